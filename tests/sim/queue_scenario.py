@@ -56,6 +56,11 @@ class QueueScenario(Scenario):
         hosts = self.broker(broker).queue_hosts
         return hosts._hosts.get((self.queue(name).topic_id, 0))
 
+    def hosted(self, broker: str, name: str = QUEUE) -> QueueHost:
+        host = self.host(broker, name)
+        assert host is not None
+        return host
+
     def leads(self, broker: str, name: str) -> bool:
         host = self.host(broker, name)
         return host is not None and host.queue.is_leading

@@ -27,9 +27,10 @@ from kafkaesque.queues.state import State
 from kafkaesque.queues.table import QueueTable
 from kafkaesque.sim.options import SimOptions, with_faults
 from kafkaesque.sim.queues import load as load_module
+from kafkaesque.sim.queues import worker as worker_module
+from kafkaesque.sim.queues.history import What
 from kafkaesque.sim.queues.specs import FAMILIES
 from kafkaesque.sim.runner import SimReport, run_seed
-from kafkaesque.tables import replicated
 from kafkaesque.tables.log_table import Instant
 from kafkaesque.tables.replicated import ReplicatedTable
 from tests.sim.seeds import some_of
@@ -38,22 +39,17 @@ QUEUES = SimOptions(activities=("queues",), between_ms=500, min_insync=2)
 SEEDS_MAX = 12
 
 
-@pytest.fixture(autouse=True)
-def often_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicated, "SNAPSHOT_BYTES", 1_500)
-
-
 def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let runs have the queues of one family, so that each seed says something of them."""
     (family,) = [each for each in FAMILIES if each[0].name == name]
     monkeypatch.setattr(load_module, "draw_queues", lambda _: {spec.name: spec for spec in family})
 
 
-def find(what: str) -> SimReport:
+def find(what: str, options: SimOptions = QUEUES) -> SimReport:
     """Return the first report that has an anomaly of this name."""
     found: list[str] = []
     for seed in range(SEEDS_MAX):
-        report = run_seed(seed, QUEUES)
+        report = run_seed(seed, options)
         found += report.anomalies
         if any(each.startswith(f"queues: {what}") for each in report.anomalies):
             return report
@@ -115,7 +111,7 @@ def test_effects_before_commit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(ReplicatedTable, "release", at_once)
     only(monkeypatch, "plain")
-    find("")
+    find("", replace(QUEUES, kinds=("block", "kill"), between_ms=400))
 
 
 def test_a_dead_letter_that_is_sent_again_as_another_one_is_seen(
@@ -123,6 +119,7 @@ def test_a_dead_letter_that_is_sent_again_as_another_one_is_seen(
 ) -> None:
     monkeypatch.setattr(mover_module, "BatchOptions", lambda **_: BatchOptions())
     monkeypatch.setattr(Moving, "_append", append_whatever_it_is)
+    monkeypatch.setattr(worker_module, "_FATES", (What.REJECT, What.SETTLE))
     only(monkeypatch, "retried")
     find("doubled dead letter")
 

@@ -2,10 +2,16 @@
 
 import json
 
+import pytest
+
 from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.queues.mover import DEATH
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import UnknownConsumer
+from kafkaesque.model.ids import Offset
 from tests.sim.queue_scenario import QUEUE, QueueScenario, values
 
 
@@ -154,3 +160,36 @@ def test_logs_give_up_what_is_settled() -> None:
     assert counts.log_start > 0
     assert counts.log_bytes < 40_000_000
     assert QUEUE not in {topic.name for topic in queues.any().state.topics.values()}
+
+
+def test_a_start_reads_from_the_newest_snapshot_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = QueueScenario(12)
+    body = bytes(50_000)
+    kept = queues.put(b"kept")
+    first = queues.take()
+    for _ in range(60):
+        queues.put(*([body] * 8))
+        queues.done(*queues.take(8))
+    queues.settle()
+    name = queues.follower()
+    before = queues.counts()
+    queues.kill(name)
+    read: list[int] = []
+    note = PartitionTables.note
+
+    def count(
+        self: PartitionTables, header: BatchHeader, data: Buffer, base_offset: Offset
+    ) -> None:
+        if self.replica is None:
+            read.append(base_offset)
+        note(self, header, data, base_offset)
+
+    monkeypatch.setattr(PartitionTables, "note", count)
+    queues.boot(name)
+    queues.loop.run_for(10_000)
+    assert 0 < len(read) < 60
+    assert before.log_start <= kept[0] < read[0]
+    queues.settle()
+    states = {queues.hosted(each).queue.snapshot()[1] for each in queues.running()}
+    assert len(states) == 1
+    assert queues.done(*first) == []

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,6 +46,7 @@ from kafkaesque.sim.pipeline.load import (
 )
 from kafkaesque.sim.plans import draw_plan
 from kafkaesque.sim.queues.load import QueueLoad
+from kafkaesque.sim.queues.small_files import small_files
 from kafkaesque.sim.text.load import PARTITIONS as TEXT_PARTITIONS
 from kafkaesque.sim.text.load import TOPIC as TEXT_TOPIC
 from kafkaesque.sim.text.load import TextLoad
@@ -107,7 +109,9 @@ def run_seed(
     Raises:
         ValueError: the plan has a fault that does not exist, or that strikes no broker of these.
     """
-    return _Run(seed, options or draw_options(seed), plan).go()
+    options = options or draw_options(seed)
+    with small_files(seed) if "queues" in options.activities else nullcontext():
+        return _Run(seed, options, plan).go()
 
 
 def run_seeds(
@@ -342,6 +346,7 @@ class _Run:
 
     def _settle_queues(self, queues: QueueLoad) -> None:
         self._await("clients of queues", lambda: queues.is_idle, describe_it=queues.describe)
+        self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
         queues.conclude()
         self._await("empty queues", lambda: queues.is_drained, DRAIN_MS_MAX, queues.describe)
         self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)

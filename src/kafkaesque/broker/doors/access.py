@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaesque.access.authentication import (
     Authentication,
@@ -14,7 +14,6 @@ from kafkaesque.access.authentication import (
 from kafkaesque.access.credentials import BearerToken, CredentialId
 from kafkaesque.access.decisions import Decision, Judge
 from kafkaesque.access.external import check_certificate
-from kafkaesque.access.json_web_tokens import JwtVerifier
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principal_mapping import (
     CertificateNames,
@@ -22,19 +21,12 @@ from kafkaesque.access.principal_mapping import (
     PrincipalMapping,
 )
 from kafkaesque.access.principals import Principal
-from kafkaesque.access.sasl_mechanisms import (
-    NONCE_BYTES,
-    Checkers,
-    Client,
-    offered,
-    start_authentication,
-)
+from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client, offered
 from kafkaesque.access.sealing import ClusterKeys
 from kafkaesque.access.state import AccessState
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.doors.sessions import Sessions
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.requests.access_commands import AccessCommand
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
@@ -42,6 +34,10 @@ from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
+
+if TYPE_CHECKING:
+    from kafkaesque.access.json_web_tokens import JwtVerifier
+    from kafkaesque.broker.doors.sessions import Sessions
 
 #: Allows nothing to anybody.
 _NOBODY: Final = Judge(AccessState(), ())
@@ -60,8 +56,8 @@ class Access:
         "_mapping",
         "_metadata",
         "_on_changed",
+        "_sessions",
         "run",
-        "sessions",
     )
 
     def __init__(
@@ -95,14 +91,26 @@ class Access:
         self._checkers = Checkers(
             access=lambda: metadata.state.access, keys=keys, verified=verified
         )
-        self.sessions = Sessions(
-            clock=clock, dice=dice, checkers=self._checkers, controller=controller
-        )
+        self._sessions: Sessions | None = None
 
     @property
     def state(self) -> AccessState:
         """The users, credentials and rules that hold here now."""
         return self._metadata.state.access
+
+    @property
+    def sessions(self) -> "Sessions":
+        """People's sessions and second factors, for the admin port, and loaded with it."""
+        if self._sessions is None:
+            from kafkaesque.broker.doors.sessions import Sessions
+
+            self._sessions = Sessions(
+                clock=self._clock,
+                dice=self._dice,
+                checkers=self._checkers,
+                controller=self._controller,
+            )
+        return self._sessions
 
     @property
     def is_stale(self) -> bool:
@@ -152,6 +160,9 @@ class Access:
         Raises:
             MechanismRefused: not one that the client was offered.
         """
+        # Brokers without log-ins do without; `server` loads it at the start of those with them.
+        from kafkaesque.access.sasl_servers import start_authentication
+
         client = Client(
             host=host,
             is_encrypted=is_encrypted,
@@ -182,9 +193,10 @@ class Access:
         except CertificateRefused:
             return None
 
-    def check_tokens_with(self, jwt: JwtVerifier) -> None:
+    def check_tokens_with(self, jwt: "JwtVerifier") -> None:
         """Take the tokens that this verifier believes, from the next log-in on."""
         self._checkers = replace(self._checkers, jwt=jwt)
+        self._sessions = None  # Its next one checks with this verifier, too.
 
     def must_leave(self, success: Success, host: str) -> bool:
         """Tell whether a client that was let in may stay no longer; ask when access has changed."""

@@ -183,13 +183,14 @@ def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) 
             # Given up, so that it is seen; given back it would come again and again.
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
             host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
+        records = _sorted(found)
         on_done(
             q.TakenMessages(
                 [
                     _message(
-                        record, attempts[offset], attempts[offset] - 1 - excused.get(offset, 0)
+                        record, attempt := attempts[offset], attempt - 1 - excused.get(offset, 0)
                     )
-                    for offset, record in _sorted(found)
+                    for offset, record in records
                 ]
             )
         )

@@ -8,7 +8,6 @@ from kafkaesque.access.operations import SUPPORTED, Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
-from kafkaesque.gateway.kafka.guards.cluster import refusal_of
 from kafkaesque.gateway.kafka.guards.filtering import Guard
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -242,6 +241,9 @@ def _whole_guard(operations: tuple[Operation, ...]) -> Guard:
     def guard(rights: Rights, context: Context, call: Call) -> bool:
         if any(rights.may_cluster(each) for each in operations):
             return True
+        # With the first refusal, as other guards.
+        from kafkaesque.gateway.kafka.guards.cluster import refusal_of
+
         call.answer(refusal_of(call, call.read()))
         return False
 

@@ -18,7 +18,8 @@ from kafkaesque.sim.queues.history import Delivery, Purged, QueueSpec, What
 DELAYED_MS_MAX: Final = 5_000
 LOOK_MS: Final = 200
 LOCK_MS: Final = 60_000
-MESSAGES_MAX: Final = 40
+#: Few at a time, so that the order of answers says something.
+MESSAGES_MAX: Final = 5
 PURGE, UNPARK = 0, 2
 
 

@@ -115,6 +115,7 @@ class QueueLoad:
 
     def conclude(self) -> None:
         """All is healed: empty the queues."""
+        self._replicas.check()
         self._drain = Drain(self._client(), list(self.history.specs.values()))
 
     @property

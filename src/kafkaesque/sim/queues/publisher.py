@@ -12,7 +12,7 @@ from kafkaesque.sim.queues.client import TIMEOUT_MS, VHOST, QueueClient, is_refu
 from kafkaesque.sim.queues.history import Outcome, QueueSpec, Sent
 from kafkaesque.sim.queues.letters import headers_of
 
-PAUSE_MS: Final = 150
+PAUSE_MS: Final = 80
 MESSAGES_MAX: Final = 4
 GROUPS: Final = 4
 #: One put in so many is not waited for, and one message in so many is long.
