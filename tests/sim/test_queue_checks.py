@@ -129,10 +129,10 @@ def append_whatever_it_is(self: Moving, batch: bytearray) -> None:
 
 
 def test_a_dead_letter_that_is_not_sent_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(self: Mover, lane: Any, outcome: object) -> None:
+    def forget(self: Mover, lane: Any, *_: object) -> None:
         self._report(lane, 1, lambda offsets: r.Moved(token=lane.host.new_token(), offsets=offsets))
 
-    monkeypatch.setattr(Mover, "_on_sent", forget)
+    monkeypatch.setattr(Mover, "_send", forget)
     only(monkeypatch, "retried")
     find("lost dead letter")
 
