@@ -246,8 +246,12 @@ class Consumers:
         """The connection is gone: what its consumers have is ready again."""
         known, self._known = self._known, {}
         for log_id, name in known.values():
-            detach = q.DetachConsumer(log_id=log_id, consumer=name)
-            self._context.doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
+            self.detach(log_id, name)
+
+    def detach(self, log_id: TopicId, name: q.ConsumerName) -> None:
+        """A consumer's connection is gone."""
+        detach = q.DetachConsumer(log_id=log_id, consumer=name)
+        self._context.doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
 
 
 def _consumer(call: Call, vhost: str, queue: str, number: int) -> q.ConsumerName | None:
@@ -286,12 +290,25 @@ def on_attach(context: Context, call: Call) -> None:
             detach = q.DetachConsumer(
                 log_id=log_id, consumer=consumers.find(vhost, queue, number), is_failed=False
             )
-            consumers.forget(vhost, queue, number)
-            doors.queues.ask(detach, Done, timeout_ms, answer)
+
+            def on_detached(outcome: Done | RequestRefused) -> None:
+                # One that may be attached yet is detached with the connection.
+                if isinstance(outcome, Done):
+                    consumers.forget(vhost, queue, number)
+                answer(outcome)
+
+            doors.queues.ask(detach, Done, timeout_ms, on_detached)
         else:
             name = consumers.make(vhost, queue, number, log_id)
             attach = q.AttachConsumer(log_id=log_id, consumer=name)
-            doors.queues.ask(attach, q.AttachedConsumer, timeout_ms, answer)
+
+            def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
+                if not call.connection.is_open:
+                    # It was detached before it was attached, perhaps: and would be there for ever.
+                    consumers.detach(log_id, name)
+                answer(outcome)
+
+            doors.queues.ask(attach, q.AttachedConsumer, timeout_ms, on_attached)
     except RequestRefused as refusal:
         answer(refusal)
 

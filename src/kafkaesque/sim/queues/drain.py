@@ -74,7 +74,8 @@ class Drain:
             return
         spec = self._left[0]
         self._counts = counts = {each.name: each.count for each in answer.queues[0].counts}
-        if counts["in_flight"] or counts["moving"]:
+        # All consumers have hung up.
+        if counts["in_flight"] or counts["moving"] or counts["consumers"]:
             self._again()
         elif counts["parked"]:
             self._maintain(UNPARK)
