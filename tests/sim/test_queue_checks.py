@@ -25,8 +25,8 @@ from kafkaesque.queues.group_order import GroupOrder
 from kafkaesque.queues.runs import runs_of
 from kafkaesque.queues.state import State
 from kafkaesque.queues.table import QueueTable
+from kafkaesque.sim import runner as runner_module
 from kafkaesque.sim.options import SimOptions, with_faults
-from kafkaesque.sim.queues import load as load_module
 from kafkaesque.sim.queues import worker as worker_module
 from kafkaesque.sim.queues.history import What
 from kafkaesque.sim.queues.specs import FAMILIES
@@ -42,7 +42,9 @@ SEEDS_MAX = 12
 def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let runs have the queues of one family, so that each seed says something of them."""
     (family,) = [each for each in FAMILIES if each[0].name == name]
-    monkeypatch.setattr(load_module, "draw_queues", lambda _: {spec.name: spec for spec in family})
+    monkeypatch.setattr(
+        runner_module, "draw_queues", lambda _: {spec.name: spec for spec in family}
+    )
 
 
 def find(what: str, options: SimOptions = QUEUES) -> SimReport:

@@ -1,8 +1,12 @@
 """What went wrong with queues under faults, one by one, as seeds of the simulator found it."""
 
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
+from kafkaesque.broker.queues.bodies import OnRead
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.model.errors import RequestRefused
-from tests.sim.queue_scenario import PLENTY, QueueScenario, values
+from kafkaesque.broker.requests.commands import Done
+from kafkaesque.broker.requests.queue_commands import DeleteQueue
+from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
+from tests.sim.queue_scenario import PLENTY, QUEUE, QueueScenario, values
 
 HOUR_MS = 3_600_000
 
@@ -59,3 +63,58 @@ def test_a_message_is_not_as_old_as_a_clock_was_ahead() -> None:
     queues.put(b"two")
     queues.loop.run_for(2_000)
     assert values(queues.take(5)) == [b"two"]
+
+
+def test_messages_whose_bodies_a_deposed_leader_cannot_read_may_have_been_taken() -> None:
+    """Asked again for others, a consumer would have these in flight for ever, unheard of."""
+    queues = QueueScenario(4)
+    queues.put(b"one", b"two")
+    leader = queues.queue_leader()
+    host = queues.host(leader)
+    assert host is not None
+    readers: list[OnRead] = []
+    host.bodies.locate = lambda _, on_read: readers.append(on_read)
+    host.bodies.forget()
+    outcomes: list[object] = []
+    request = q.TakeMessages(log_id=queues.queue().topic_id, bytes_max=PLENTY)
+    door = queues.broker(leader).doors.queues
+    door.ask(request, q.TakenMessages, 10_000, outcomes.append)
+    queues.loop.run_until(lambda: readers != [], 2_000)
+    host.on_following()
+    readers[0](NotLeader("another broker leads"))
+    queues.loop.run_for(100)
+    assert [type(each) for each in outcomes] == [RequestTimedOut]
+
+
+def test_what_is_moved_is_there_once_and_in_order_whoever_dies() -> None:
+    for killed_after_ms in (0, 50, 100):
+        queues = QueueScenario(5)
+        queues.create("there")
+        for first in range(0, 500, 50):
+            queues.put(*(b"%d" % number for number in range(first, first + 50)))
+        queues.ask(q.RedriveQueue(log_id=queues.queue().topic_id, target="there"), Done)
+        queues.loop.run_for(killed_after_ms)
+        for name in (QUEUE, "there"):
+            leader = queues.queue_leader(name)
+            queues.kill(leader)
+            queues.loop.run_for(200)
+            queues.boot(leader)
+            queues.loop.run_for(2_000)
+        queues.loop.run_for(15_000)
+        assert queues.counts().removed["redriven"] == 500
+        moved = values(queues.take(1_000, name="there"))
+        assert moved == [b"%d" % number for number in range(500)], killed_after_ms
+
+
+def test_dead_letters_go_to_a_queue_that_was_made_again() -> None:
+    queues = QueueScenario(6)
+    queues.create("dead")
+    queues.create("work", {"delivery.limit": "1", "dead.letter.queue": "dead"})
+    queues.put(b"one", b"two", b"three", name="work")
+    for _ in range(2):
+        queues.fail(*queues.take(name="work"), name="work")
+    assert values(queues.take(5, name="dead", wait_ms=5_000)) != []
+    queues.submit(DeleteQueue(vhost=DEFAULT_VHOST, name="dead"))
+    queues.create("dead")
+    queues.fail(*queues.take(name="work"), name="work")
+    assert values(queues.take(5, name="dead", wait_ms=5_000)) == [b"three"]

@@ -47,6 +47,7 @@ from kafkaesque.sim.pipeline.load import (
 from kafkaesque.sim.plans import draw_plan
 from kafkaesque.sim.queues.load import QueueLoad
 from kafkaesque.sim.queues.small_files import small_files
+from kafkaesque.sim.queues.specs import draw_queues
 from kafkaesque.sim.text.load import PARTITIONS as TEXT_PARTITIONS
 from kafkaesque.sim.text.load import TOPIC as TEXT_TOPIC
 from kafkaesque.sim.text.load import TextLoad
@@ -483,7 +484,7 @@ class _Run:
             self._make_text(configs)
         if "queues" in options.activities:
             self._queues = QueueLoad(
-                self._seed,
+                draw_queues(self._seed),
                 self._env,
                 self._cluster,
                 self._findings,

@@ -18,6 +18,8 @@ TAKEN_MAX = 10_000
 #: Bytes that one answer has, but for a single message.
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
 
+_PERHAPS_TAKEN = "the queue has another leader; messages may have been taken"
+
 #: Gets a result of the request's kind, or why it was not done; called exactly once.
 OnDone = Callable[[object], None]
 
@@ -151,7 +153,7 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
             _hand_out(host, answer, request.bytes_max, on_done)
         elif isinstance(answer, r.Refused) and answer.why is r.Refusal.NOT_LEADER:
             # What it was given is locked until its time, or until the consumer attaches again.
-            on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
+            on_done(RequestTimedOut(_PERHAPS_TAKEN))
         elif isinstance(answer, r.Refused):
             on_done(refusal_of(answer))
 
@@ -174,7 +176,9 @@ def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) 
     def on_found(found: Found | RequestRefused) -> None:
         if isinstance(found, RequestRefused):
             host.give_back(offsets, attempts)
-            on_done(found)
+            # Whoever asks again after this has not heard of what was given: only the client can.
+            is_given_back = host.queue.is_leading and host.leadership == leadership
+            on_done(found if is_given_back else RequestTimedOut(_PERHAPS_TAKEN))
             return
         host.give_back(found.left, attempts)
         left = set(found.left)

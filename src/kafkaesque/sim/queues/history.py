@@ -61,6 +61,16 @@ class QueueSpec:
     publishers: int = 1
     workers: int = 2
     consumers: int = 0
+    #: Messages of one request, at most.
+    put_max: int = 4
+    take_max: int = 6
+    #: A publisher pauses so long for each message, after so many of the first.
+    put_pause_ms: int = 80
+    put_at_once: int = 0
+    #: Locks that workers ask for; -1: as the queue has it.
+    locks_ms: tuple[int, ...] = (-1, -1, 300, 1_000, 3_000)
+    #: So long they work on what they have, at least and at most.
+    work_ms: tuple[int, int] = (0, 120)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -1,6 +1,6 @@
 """Queues of a run, whoever uses them, and what is found wrong."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaesque.env import Env
@@ -16,7 +16,6 @@ from kafkaesque.sim.queues.drain import Drain
 from kafkaesque.sim.queues.history import QueueHistory, QueueSpec
 from kafkaesque.sim.queues.publisher import QueuePublisher
 from kafkaesque.sim.queues.replicas import QueueReplicas
-from kafkaesque.sim.queues.specs import draw_queues
 from kafkaesque.sim.queues.worker import AttachedWorker, QueueWorker
 
 #: What the broker answers if the queue is there already, with these options.
@@ -28,7 +27,7 @@ class QueueLoad:
 
     def __init__(
         self,
-        seed: int,
+        specs: Mapping[str, QueueSpec],
         env: Env,
         cluster: SimCluster,
         findings: Findings,
@@ -36,7 +35,7 @@ class QueueLoad:
         replicas: int,
         do_clocks_tell: bool,
     ) -> None:
-        self.history: Final = QueueHistory(draw_queues(seed))
+        self.history: Final = QueueHistory(specs)
         self._env: Final = env
         self._cluster: Final = cluster
         self._findings: Final = findings

@@ -12,8 +12,6 @@ from kafkaesque.sim.queues.client import TIMEOUT_MS, VHOST, QueueClient, is_refu
 from kafkaesque.sim.queues.history import Outcome, QueueSpec, Sent
 from kafkaesque.sim.queues.letters import headers_of
 
-PAUSE_MS: Final = 80
-MESSAGES_MAX: Final = 4
 GROUPS: Final = 4
 #: One put in so many is not waited for, and one message in so many is long.
 FORGETS_ONE_IN: Final = 10
@@ -50,7 +48,7 @@ class QueuePublisher:
             return
         self._client.maybe_leave()
         dice = self._client.env.dice
-        messages = [self._make() for _ in range(1 + dice.below(MESSAGES_MAX))]
+        messages = [self._make() for _ in range(1 + dice.below(self._spec.put_max))]
         if self._spec.is_unique and dice.below(TWIN_ONE_IN) == 0:
             messages.append(messages[dice.below(len(messages))])
         if not self._spec.is_unique and dice.below(FORGETS_ONE_IN) == 0:
@@ -61,7 +59,8 @@ class QueuePublisher:
         self._put_until_known(messages)
 
     def _rest(self, count: int) -> None:
-        self._client.rest(self._next, PAUSE_MS * count)
+        pause_ms = self._spec.put_pause_ms if self._number > self._spec.put_at_once else 0
+        self._client.rest(self._next, max(1, pause_ms * count))
 
     def _make(self) -> Sent:
         dice, spec = self._client.env.dice, self._spec

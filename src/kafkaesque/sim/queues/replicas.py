@@ -91,6 +91,18 @@ class QueueReplicas:
         self._findings.note(f"queues: {what}")
 
 
+def leader_of(cluster: SimCluster, name: str, vhost: str = "/") -> tuple[str, State] | None:
+    """Return the machine that leads a queue, if there is exactly one, and what it knows."""
+    found = [
+        (machine, host[0].queue.state)
+        for machine, broker in cluster.trusted()
+        if (host := _find(broker, QueueName(vhost, name))) is not None
+        and host[0].queue.is_leading
+        and host[0].queue.is_based
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def _find(broker: Broker, name: QueueName) -> tuple[QueueHost, Partition] | None:
     queue = broker.state.queues.get(name)
     if queue is None:

@@ -14,9 +14,7 @@ from kafkaesque.sim.queues.client import ANSWER_BYTES_MAX, TIMEOUT_MS, VHOST, Qu
 from kafkaesque.sim.queues.history import FOREVER, Delivery, QueueSpec, What
 
 PAUSE_MS: Final = 60
-MESSAGES_MAX: Final = 6
 WAIT_MS_MAX: Final = 800
-LOCKS_MS: Final = (-1, -1, 300, 1_000, 3_000)
 #: Answers with room for one long message only, in one of so many requests.
 NARROW_ONE_IN: Final = 6
 NARROW_BYTES: Final = 200
@@ -31,8 +29,7 @@ _FATES: Final = (
 )
 #: A worker dies in the midst of its work in one of so many rounds.
 DIES_ONE_IN: Final = 20
-#: It works so long on a message, and in one of so many cases longer than most locks last.
-WORK_MS_MAX: Final = 120
+#: In one of so many cases it works longer than most locks last.
 SLEEPS_ONE_IN: Final = 12
 SLEEP_MS_MAX: Final = 2_500
 
@@ -56,8 +53,8 @@ class QueueWorker:
         self._client.take(
             self._spec,
             self._on_taken,
-            count=1 + dice.below(MESSAGES_MAX),
-            lock_ms=LOCKS_MS[dice.below(len(LOCKS_MS))],
+            count=1 + dice.below(self._spec.take_max),
+            lock_ms=self._spec.locks_ms[dice.below(len(self._spec.locks_ms))],
             wait_ms=dice.below(WAIT_MS_MAX),
             bytes_max=ANSWER_BYTES_MAX if dice.below(NARROW_ONE_IN) else NARROW_BYTES,
         )
@@ -91,9 +88,11 @@ class QueueWorker:
         dice = self._client.env.dice
         what, some = plan[0]
         left = plan[1:] if what is not What.EXTEND else [*plan[1:], (What.SETTLE, some)]
-        sleeps = dice.below(SLEEPS_ONE_IN) == 0
+        least, most = self._spec.work_ms
+        if dice.below(SLEEPS_ONE_IN) == 0:
+            most += SLEEP_MS_MAX
         self._client.env.clock.call_later(
-            dice.below(SLEEP_MS_MAX if sleeps else WORK_MS_MAX),
+            least + dice.below(most - least),
             lambda: self._client.settle(
                 what,
                 some,
@@ -129,7 +128,7 @@ class AttachedWorker(QueueWorker):
             self._spec,
             self._on_taken,
             consumer=self.NUMBER,
-            count=1 + dice.below(MESSAGES_MAX),
+            count=1 + dice.below(self._spec.take_max),
             lock_ms=(0, 0, 0, 2_000)[dice.below(4)],
             wait_ms=dice.below(WAIT_MS_MAX),
         )
