@@ -82,9 +82,8 @@ class Drain:
         elif counts["delayed"] and not self._has_waited():
             self._again()
         elif counts["ready"]:
-            self._client.take(
-                spec, self._on_taken, count=MESSAGES_MAX, lock_ms=LOCK_MS, is_drain=True
-            )
+            count = max(MESSAGES_MAX, spec.take_max // 2)
+            self._client.take(spec, self._on_taken, count=count, lock_ms=LOCK_MS, is_drain=True)
         elif counts["delayed"]:
             self._account(0)
         else:

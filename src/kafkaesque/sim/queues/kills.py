@@ -18,12 +18,14 @@ QUEUE: Final = "work"
 DEAD: Final = "dead"
 #: Messages that one worker has at a time, and how long it works on them.
 TAKEN: Final = 500
-WORK_MS: Final = (2_000, 9_000)
+WORK_MS: Final = (4_000, 15_000)
 LOCK_MS: Final = 40_000
 #: So long a broker is away, and so long after it is back the next one is killed, at most.
 AWAY_MS_MAX: Final = 600
 BETWEEN_MS_MAX: Final = 500
 WAIT_MS_MAX: Final = 60_000
+#: The replicas' states are compared after so many kills.
+LOOKED_AT: Final = 5
 SETTLE_MS_MAX: Final = 200_000
 
 
@@ -62,8 +64,8 @@ def _specs(in_flight: int) -> dict[str, QueueSpec]:
         take_max=2 * TAKEN,
         work_ms=WORK_MS,
         put_max=100,
-        put_pause_ms=5,
-        put_at_once=in_flight + in_flight // 4,
+        put_pause_ms=20,
+        put_at_once=2 * in_flight,
     )
     return {QUEUE: work, DEAD: QueueSpec(name=DEAD, publishers=0, workers=0)}
 
@@ -132,7 +134,9 @@ class _Kills:
         """Kill whoever leads in the midst of its work, and let it come back."""
         loop = self._world.loop
         loop.run_for(self._chance.randrange(1, BETWEEN_MS_MAX))
-        loop.run_until(lambda: leader_of(self._cluster, QUEUE) is not None, WAIT_MS_MAX)
+        loop.run_until(
+            lambda: leader_of(self._cluster, QUEUE) is not None, WAIT_MS_MAX, every_ms=10
+        )
         found = leader_of(self._cluster, QUEUE)
         if found is None:
             return
@@ -141,5 +145,6 @@ class _Kills:
         machine.kill()
         loop.run_for(self._chance.randrange(1, AWAY_MS_MAX))
         self._cluster.boot(machine)
-        loop.run_until(lambda: self._cluster.is_back(machine), WAIT_MS_MAX)
-        self._load.look()
+        loop.run_until(lambda: self._cluster.is_back(machine), WAIT_MS_MAX, every_ms=10)
+        if len(self._in_flight) % LOOKED_AT == 0:
+            self._load.look()

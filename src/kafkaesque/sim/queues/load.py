@@ -1,29 +1,20 @@
-"""Queues of a run, whoever uses them, and what is found wrong."""
+"""Queues of a run in the simulator, and what is found wrong with them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from kafkaesque.env import Env
-from kafkaesque.protocols.kafka.api import ApiKey
-from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest, SetOption
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.loop import NS_PER_MS
-from kafkaesque.sim.queues.administrator import QueueAdministrator
-from kafkaesque.sim.queues.checks import QueueChecks
-from kafkaesque.sim.queues.client import TIMEOUT_MS, VHOST, QueueClient
-from kafkaesque.sim.queues.drain import Drain
-from kafkaesque.sim.queues.history import QueueHistory, QueueSpec
-from kafkaesque.sim.queues.publisher import QueuePublisher
+from kafkaesque.sim.queues.client import VHOST
+from kafkaesque.sim.queues.crowd import QueueCrowd
+from kafkaesque.sim.queues.history import QueueSpec
 from kafkaesque.sim.queues.replicas import QueueReplicas
-from kafkaesque.sim.queues.worker import AttachedWorker, QueueWorker
-
-#: What the broker answers if the queue is there already, with these options.
-DONE: Final = 0
 
 
-class QueueLoad:
-    """Publishers, workers, consumers and an administrator."""
+class QueueLoad(QueueCrowd):
+    """Those who use queues, and a look into the brokers."""
 
     def __init__(
         self,
@@ -35,104 +26,28 @@ class QueueLoad:
         replicas: int,
         do_clocks_tell: bool,
     ) -> None:
-        self.history: Final = QueueHistory(specs)
-        self._env: Final = env
-        self._cluster: Final = cluster
-        self._findings: Final = findings
-        self._do_clocks_tell: Final = do_clocks_tell
-        self._replicas: Final = QueueReplicas(cluster, findings, VHOST, list(self.history.specs))
-        self._publishers: list[QueuePublisher] = []
-        self._workers: list[QueueWorker] = []
-        self._administrator: QueueAdministrator | None = None
-        self._drain: Drain | None = None
-        self._made: Final[set[str]] = set()
-        for spec in self.history.specs.values():
-            self._make(self._client(), spec, replicas)
-
-    @property
-    def _true_ms(self) -> Callable[[], float]:
-        loop = self._cluster.world.loop
-        return lambda: loop.now_ns / NS_PER_MS
-
-    def _client(self) -> QueueClient:
-        return QueueClient(self._env, self._cluster.addresses, self.history, self._true_ms)
-
-    def _make(self, client: QueueClient, spec: QueueSpec, replicas: int) -> None:
-        options = [SetOption(name, value) for name, value in spec.options.items()]
-        request = CreateQueueRequest(VHOST, spec.name, replicas, options, TIMEOUT_MS)
-
-        def on_answer(answer: Any) -> None:
-            if answer is not None and answer.error_code == DONE:
-                self._made.add(spec.name)
-                client.hang_up()
-            else:
-                client.later(lambda: self._make(client, spec, replicas))
-
-        client.ask(ApiKey.CREATE_QUEUE, request, on_answer)
-
-    @property
-    def is_made(self) -> bool:
-        """Whether all queues are there."""
-        return len(self._made) == len(self.history.specs)
-
-    def start(self) -> None:
-        """Let everybody begin."""
-        specs = list(self.history.specs.values())
-        for spec in specs:
-            for number in range(spec.publishers):
-                self._publishers.append(QueuePublisher(self._client(), spec, f"p{number}"))
-            for _ in range(spec.workers):
-                self._workers.append(QueueWorker(self._client(), spec))
-            for _ in range(spec.consumers):
-                self._workers.append(AttachedWorker(self._client(), spec))
-        self._administrator = QueueAdministrator(self._client(), specs)
+        loop = cluster.world.loop
+        super().__init__(
+            specs,
+            env,
+            cluster.addresses,
+            lambda: loop.now_ns / NS_PER_MS,
+            lambda what: findings.note(f"queues: {what}"),
+            replicas=replicas,
+            do_clocks_tell=do_clocks_tell,
+        )
+        self._replicas: Final = QueueReplicas(cluster, findings, VHOST, list(specs))
 
     def look(self) -> None:
         """Compare what the brokers know."""
         self._replicas.look()
 
-    def counts(self) -> dict[str, int]:
-        """Return what went on, by name."""
-        return self.history.tally()
-
-    # -- coming to an end
-
-    @property
-    def _actors(self) -> Sequence[QueuePublisher | QueueWorker | QueueAdministrator]:
-        administrator = [] if self._administrator is None else [self._administrator]
-        return [*self._publishers, *self._workers, *administrator]
-
-    def stop(self) -> None:
-        """Begin nothing new."""
-        for each in self._actors:
-            each.is_stopped = True
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody waits for anything."""
-        return all(each.is_idle for each in self._actors)
-
     def conclude(self) -> None:
         """All is healed: empty the queues."""
         self._replicas.check()
-        self._drain = Drain(self._client(), list(self.history.specs.values()))
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether all queues are empty."""
-        return self._drain is not None and self._drain.is_done
-
-    def describe(self) -> str:
-        """Say what is waited for."""
-        if self._drain is not None:
-            return self._drain.describe()
-        busy = [type(each).__name__ for each in self._actors if not each.is_idle]
-        return f"busy: {busy}"
+        super().conclude()
 
     def check(self) -> None:
         """Look at all that was seen, and at what the replicas have."""
-        QueueChecks(self.history, self._note, do_clocks_tell=self._do_clocks_tell).check()
+        super().check()
         self._replicas.check()
-
-    def _note(self, what: str) -> None:
-        self._findings.note(f"queues: {what}")
