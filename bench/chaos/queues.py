@@ -29,7 +29,7 @@ class QueueClients(threading.Thread):
         super().__init__(name="queues", daemon=True)
         directory.mkdir()
         self._directory: Final = directory
-        self._bootstrap: Final = [_address_of(each) for each in bootstrap_servers.split(",")]
+        self._addresses: Final = [_address_of(each) for each in bootstrap_servers.split(",")]
         self._do_clocks_tell: Final = do_clocks_tell
         self._stopping: Final = threading.Event()
         self._crowd: QueueCrowd | None = None
@@ -55,7 +55,7 @@ class QueueClients(threading.Thread):
         crowd = self._crowd = QueueCrowd(
             specs,
             env.env,
-            self._bootstrap,
+            self._addresses,
             lambda: time.monotonic() * 1_000,
             lambda what: self.anomalies.append(f"queues: {what}"),
             replicas=REPLICAS,

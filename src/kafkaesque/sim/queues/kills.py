@@ -18,15 +18,15 @@ QUEUE: Final = "work"
 DEAD: Final = "dead"
 #: Messages that one worker has at a time, and how long it works on them.
 TAKEN: Final = 500
-WORK_MS: Final = (4_000, 15_000)
-LOCK_MS: Final = 40_000
+WORK_MS: Final = (15_000, 45_000)
+LOCK_MS: Final = 90_000
 #: So long a broker is away, and so long after it is back the next one is killed, at most.
 AWAY_MS_MAX: Final = 600
 BETWEEN_MS_MAX: Final = 500
 WAIT_MS_MAX: Final = 60_000
 #: The replicas' states are compared after so many kills.
 LOOKED_AT: Final = 5
-SETTLE_MS_MAX: Final = 200_000
+SETTLE_MS_MAX: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def _specs(in_flight: int) -> dict[str, QueueSpec]:
         take_max=2 * TAKEN,
         work_ms=WORK_MS,
         put_max=100,
-        put_pause_ms=20,
+        put_pause_ms=8,
         put_at_once=2 * in_flight,
     )
     return {QUEUE: work, DEAD: QueueSpec(name=DEAD, publishers=0, workers=0)}
@@ -110,7 +110,7 @@ class _Kills:
         loop, load = self._world.loop, self._load
         loop.run_until(lambda: load.is_made, WAIT_MS_MAX)
         load.start()
-        loop.run_until(lambda: self._flying() >= self._wanted // 2, WAIT_MS_MAX, every_ms=20)
+        loop.run_until(lambda: self._flying() >= self._wanted, WAIT_MS_MAX, every_ms=20)
         while len(self._in_flight) < self._times:
             self._kill()
         load.stop()
