@@ -76,6 +76,11 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         return not policy.deduplication_ms and policy.overflow is not Overflow.REJECT
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits for messages, on the leader."""
+        return self._engine is not None and self._engine.is_waited_for
+
+    @property
     def consumer_count(self) -> int:
         """How many sessions are attached, on the leader."""
         return 0 if self._engine is None else self._engine.session_count

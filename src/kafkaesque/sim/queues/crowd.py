@@ -71,14 +71,21 @@ class QueueCrowd:
 
     def start(self) -> None:
         """Let everybody begin."""
-        specs = list(self.history.specs.values())
-        for spec in specs:
+        self.start_publishing()
+        self.start_working()
+
+    def start_publishing(self) -> None:
+        """Let messages be put."""
+        for spec in self.history.specs.values():
             for number in range(spec.publishers):
                 self._publishers.append(QueuePublisher(self._client(), spec, f"p{number}"))
-            for _ in range(spec.workers):
-                self._workers.append(QueueWorker(self._client(), spec))
-            for _ in range(spec.consumers):
-                self._workers.append(AttachedWorker(self._client(), spec))
+
+    def start_working(self) -> None:
+        """Let them be taken, and queues be changed."""
+        specs = list(self.history.specs.values())
+        for spec in specs:
+            self._workers += [QueueWorker(self._client(), spec) for _ in range(spec.workers)]
+            self._workers += [AttachedWorker(self._client(), spec) for _ in range(spec.consumers)]
         self._administrator = QueueAdministrator(self._client(), specs)
 
     def counts(self) -> dict[str, int]:

@@ -109,7 +109,9 @@ class _Kills:
     def _drive(self) -> None:
         loop, load = self._world.loop, self._load
         loop.run_until(lambda: load.is_made, WAIT_MS_MAX)
-        load.start()
+        load.start_publishing()
+        loop.run_until(lambda: len(load.history.sent) > 2 * self._wanted, WAIT_MS_MAX, every_ms=20)
+        load.start_working()
         loop.run_until(lambda: self._flying() >= self._wanted, WAIT_MS_MAX, every_ms=20)
         while len(self._in_flight) < self._times:
             self._kill()
