@@ -51,7 +51,7 @@ class QueueClients(threading.Thread):
         loop = new_loop()
         report_to(loop, self._die)
         env = RealEnv(loop, self._directory, self._die)
-        specs = {spec.name: spec for family in FAMILIES for spec in family}
+        specs = {spec.name: spec for family in FAMILIES for spec in family if not spec.topic}
         crowd = self._crowd = QueueCrowd(
             specs,
             env.env,

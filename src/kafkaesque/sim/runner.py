@@ -283,9 +283,11 @@ class _Run:
             writers.history.check()
         if self._pipeline is not None:
             self._pipeline.check()
-        for each in (self._unclean, self._queues):
-            if each is not None:
-                each.check()
+        if self._queues is not None:
+            self._queues.note_records(self._loads[0].observations.acknowledged)
+            self._queues.check()
+        if self._unclean is not None:
+            self._unclean.check()
         self._witness.look()
 
     def _boot(self, machine: Machine) -> None:

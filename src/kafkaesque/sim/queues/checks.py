@@ -70,16 +70,17 @@ class QueueChecks:
         self._history: Final = history
         self._note: Final = note
         self._do_clocks_tell: Final = do_clocks_tell
-        self._by_place: Final[dict[tuple[str, int], list[Delivery]]] = defaultdict(list)
+        self._by_place: Final[dict[tuple[str, int, int], list[Delivery]]] = defaultdict(list)
         self._by_value: Final[dict[tuple[str, bytes], list[Delivery]]] = defaultdict(list)
         for each in history.deliveries:
-            self._by_place[each.queue, each.offset].append(each)
+            self._by_place[each.queue, each.partition, each.offset].append(each)
             self._by_value[each.queue, each.value].append(each)
 
     def check(self) -> None:
         """Note what is wrong."""
         for delivery in self._history.deliveries:
-            self._check_origin(delivery)
+            if not self._history.specs[delivery.queue].topic:
+                self._check_origin(delivery)
         for sent in self._history.sent.values():
             self._check_offsets(sent)
             self._check_fate(sent)
@@ -89,6 +90,8 @@ class QueueChecks:
         for spec in self._history.specs.values():
             if spec.is_ordered:
                 self._check_groups(spec)
+            if spec.topic:
+                self._check_records(spec)
             self._check_drained(spec)
             self._check_counts(spec)
 
@@ -152,6 +155,20 @@ class QueueChecks:
             if len(dead) > 1:
                 self._note(f"doubled dead letter: {sent.value[:40]!r} at {sorted(dead)} of {queue}")
             queue = self._history.specs[queue].dead_letters_to
+
+    def _check_records(self, spec: QueueSpec) -> None:
+        """All that is acknowledged in a topic is given out, and each record at its own place."""
+        seen = {
+            (each.partition, each.value): each.offset
+            for each in self._history.deliveries
+            if each.queue == spec.name
+        }
+        for place, offset in self._history.records[spec.name].items():
+            found = seen.get(place)
+            if found is None:
+                self._note(f"lost message: {place} at {offset} of {spec.topic}")
+            elif found != offset:
+                self._note(f"inconsistent offset: {place} is at {offset}, and came at {found}")
 
     # -- what becomes of them
 
@@ -288,7 +305,7 @@ class QueueChecks:
         }
         if counts["arrived"] != sum(removed.values()):
             self._note(f"wrong count: {counts['arrived']} came to {spec.name}, {removed} went")
-        places = [each for (queue, _), each in self._by_place.items() if queue == spec.name]
+        places = [each for (queue, *_), each in self._by_place.items() if queue == spec.name]
         if counts["arrived"] < len(places):
             self._note(f"wrong count: {counts['arrived']} came to {spec.name}, not {len(places)}")
         for name, acts in (("least", done), ("most", asked)):
@@ -309,7 +326,7 @@ class QueueChecks:
             queue == spec.dead_letters_to
             and each[0].deaths[-1:] != ()
             and each[0].deaths[-1][0] == spec.name
-            for (queue, _), each in self._by_place.items()
+            for (queue, *_), each in self._by_place.items()
         )
         if moved != arrived:
             what = "lost dead letter" if moved > arrived else "doubled dead letter"

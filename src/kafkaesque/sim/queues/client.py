@@ -117,6 +117,7 @@ class QueueClient:
             deliveries = [
                 Delivery(
                     queue=spec.name,
+                    partition=answer.partition,
                     offset=record.offset,
                     attempt=attempt,
                     failures=failures,
@@ -148,7 +149,7 @@ class QueueClient:
         delay_ms: int = -1,
         may_be_late: bool = False,
     ) -> None:
-        """Say what becomes of messages of one queue; `on_done` is called in any case."""
+        """Say what becomes of messages of one answer; `on_done` is called in any case."""
         acts = [Act(what=what, sent_ms=self.true_ms(), lock_ms=lock_ms) for _ in deliveries]
         for delivery, act in zip(deliveries, acts, strict=True):
             delivery.acts.append(act)
@@ -176,6 +177,7 @@ class QueueClient:
             delay_ms=delay_ms,
             lock_ms=lock_ms,
             timeout_ms=TIMEOUT_MS,
+            partition=deliveries[0].partition,
         )
         self.ask(ApiKey.SETTLE_MESSAGES, request, on_answer)
 

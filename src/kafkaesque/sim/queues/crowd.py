@@ -126,6 +126,6 @@ class QueueCrowd:
         return f"busy: {busy}"
 
     def check(self) -> None:
-        """Look at all that was seen."""
+        """Look at all that was seen; of queues over topics, it is known what these have."""
         checks = QueueChecks(self.history, self._note, do_clocks_tell=self._do_clocks_tell)
         checks.check()

@@ -18,6 +18,9 @@ from kafkaesque.sim.queues.history import Delivery, Purged, QueueSpec, What
 DELAYED_MS_MAX: Final = 5_000
 LOOK_MS: Final = 200
 LOCK_MS: Final = 60_000
+#: Of a topic, messages are known a little before somebody asks: so often nothing comes at the end.
+TRIES: Final = 3
+WAIT_MS: Final = 2_000
 #: Few at a time, so that the order of answers says something.
 MESSAGES_MAX: Final = 5
 PURGE, UNPARK = 0, 2
@@ -30,6 +33,7 @@ class Drain:
         self._client: Final = client
         self._left: Final = specs
         self._counts: dict[str, int] = {}
+        self._tries_left = TRIES
         #: Since when only delayed messages are waited for.
         self._waits_since_ms: float | None = None
         self._begin()
@@ -46,6 +50,7 @@ class Drain:
     def _begin(self) -> None:
         """One consumer is to have all: also of a queue that gives only to who is attached."""
         self._waits_since_ms = None
+        self._tries_left = TRIES
         if self._left:
             options = [
                 SetOption("sharing", "all"),
@@ -81,9 +86,16 @@ class Drain:
             self._maintain(UNPARK)
         elif counts["delayed"] and not self._has_waited():
             self._again()
-        elif counts["ready"]:
+        elif counts["ready"] or (spec.topic and self._tries_left):
             count = max(MESSAGES_MAX, spec.take_max // 2)
-            self._client.take(spec, self._on_taken, count=count, lock_ms=LOCK_MS, is_drain=True)
+            self._client.take(
+                spec,
+                self._on_taken,
+                count=count,
+                lock_ms=LOCK_MS,
+                wait_ms=WAIT_MS if spec.topic else 0,
+                is_drain=True,
+            )
         elif counts["delayed"]:
             self._account(0)
         else:
@@ -97,8 +109,9 @@ class Drain:
             self._waits_since_ms = now_ms
         return now_ms - self._waits_since_ms > DELAYED_MS_MAX
 
-    def _on_taken(self, deliveries: list[Delivery], _: int | None) -> None:
+    def _on_taken(self, deliveries: list[Delivery], error_code: int | None) -> None:
         if not deliveries:
+            self._tries_left -= error_code == 0
             self._again()
         else:
             self._client.settle(What.SETTLE, deliveries, self._look)

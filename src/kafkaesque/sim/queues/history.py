@@ -58,6 +58,8 @@ class QueueSpec:
     is_purged: bool = False
     #: Whether consumers have to be attached.
     is_single: bool = False
+    #: Its messages are this topic's, of which others say what was acknowledged.
+    topic: str = ""
     publishers: int = 1
     workers: int = 2
     consumers: int = 0
@@ -106,6 +108,7 @@ class Delivery:
     """A message that was given to a worker."""
 
     queue: str
+    partition: int
     offset: int
     attempt: int
     failures: int
@@ -145,6 +148,9 @@ class QueueHistory:
         self.sent: Final[dict[tuple[str, bytes], Sent]] = {}
         self.deliveries: Final[list[Delivery]] = []
         self.purges: Final[list[Purged]] = []
+        #: By queue, what was acknowledged in the topic that its messages are of: by partition and
+        #: value, the offset.
+        self.records: Final[dict[str, Mapping[tuple[int, bytes], int]]] = {}
         #: Queue and value of what still waited for its time at the very end.
         self.waiting: Final[set[tuple[str, bytes]]] = set()
         #: What the brokers count at the very end, by queue.

@@ -112,7 +112,9 @@ class _Kills:
         load.start_publishing()
         loop.run_until(lambda: len(load.history.sent) > 2 * self._wanted, WAIT_MS_MAX, every_ms=20)
         load.start_working()
-        loop.run_until(lambda: self._flying() >= self._wanted, WAIT_MS_MAX, every_ms=20)
+        # What workers settle at once is missing.
+        enough = self._wanted * 4 // 5
+        loop.run_until(lambda: self._flying() >= enough, WAIT_MS_MAX, every_ms=20)
         while len(self._in_flight) < self._times:
             self._kill()
         load.stop()

@@ -47,6 +47,12 @@ class QueueLoad(QueueCrowd):
         self._replicas.check()
         super().conclude()
 
+    def note_records(self, acknowledged: Mapping[tuple[int, bytes], int]) -> None:
+        """Tell what was acknowledged in the topic that some queues are over."""
+        for spec in self.history.specs.values():
+            if spec.topic:
+                self.history.records[spec.name] = acknowledged
+
     def check(self) -> None:
         """Look at all that was seen, and at what the replicas have."""
         super().check()

@@ -10,6 +10,7 @@ from typing import Final
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.broker.queues.host import TABLE_NUMBER, QueueHost
 from kafkaesque.broker.replication.stored_batches import replay
 from kafkaesque.model.ids import Offset
@@ -36,27 +37,34 @@ class QueueReplicas:
     def look(self) -> None:
         """Compare the replicas whose logs are committed, and what each of them says."""
         for name in self._names:
-            seen: dict[int, tuple[str, Shown]] = {}
+            seen: dict[tuple[int, int], tuple[str, Shown]] = {}
             for machine, broker in self._cluster.trusted():
-                found = _find(broker, name)
-                if found is None or not found[0].queue.is_based:
-                    continue
-                table = found[0].queue
-                self._check_places(f"{machine} of {name}", table.state)
-                if table.committed_offset == table.end_offset:
-                    end, state = table.end_offset, shown(table.state)
-                    other, known = seen.setdefault(end, (machine, state))
-                    if known != state:
-                        self._note(f"tables of {name} differ at {end}: {other} and {machine}")
+                for host, _ in _find(broker, name):
+                    if host.queue.is_based:
+                        self._look_at(name, machine, host, seen)
+
+    def _look_at(
+        self,
+        name: QueueName,
+        machine: str,
+        host: QueueHost,
+        seen: dict[tuple[int, int], tuple[str, Shown]],
+    ) -> None:
+        table = host.queue
+        self._check_places(f"{machine} of {name}", table.state)
+        if table.committed_offset == table.end_offset:
+            end, state = table.end_offset, shown(table.state)
+            other, known = seen.setdefault((host.state.partition, end), (machine, state))
+            if known != state:
+                self._note(f"tables of {name} differ at {end}: {other} and {machine}")
 
     def check(self) -> None:
         """Compare each replica with its own log."""
         with self._cluster.unhindered():
             for name in self._names:
                 for machine, broker in self._cluster.trusted():
-                    found = _find(broker, name)
-                    if found is not None:
-                        self._check_log(f"{machine} of {name}", *found)
+                    for host, partition in _find(broker, name):
+                        self._check_log(f"{machine} of {name}", host, partition)
 
     def _check_log(self, where: str, host: QueueHost, partition: Partition) -> None:
         if not host.queue.is_based:
@@ -64,10 +72,13 @@ class QueueReplicas:
             return
         state = shown(host.queue.state)
         start = partition.log_start_offset
-        if _replayed(partition, start) != state:
+        has_own_log = not isinstance(host, CursorHost)
+        if _replayed(partition, start, has_own_log=has_own_log) != state:
             self._note(f"{where} has another table than its log says")
         newest = _newest_snapshot(partition, start)
-        if newest is not None and _replayed(partition, newest) != state:
+        if newest is None:
+            return
+        if _replayed(partition, newest, has_own_log=has_own_log) != state:
             self._note(f"{where}: the snapshot at {newest} leaves something out")
 
     def _check_places(self, where: str, state: State) -> None:
@@ -94,24 +105,25 @@ class QueueReplicas:
 def leader_of(cluster: SimCluster, name: str, vhost: str = "/") -> tuple[str, State] | None:
     """Return the machine that leads a queue, if there is exactly one, and what it knows."""
     found = [
-        (machine, host[0].queue.state)
+        (machine, host.queue.state)
         for machine, broker in cluster.trusted()
-        if (host := _find(broker, QueueName(vhost, name))) is not None
-        and host[0].queue.is_leading
-        and host[0].queue.is_based
+        for host, _ in _find(broker, QueueName(vhost, name))
+        if host.queue.is_leading and host.queue.is_based
     ]
     return found[0] if len(found) == 1 else None
 
 
-def _find(broker: Broker, name: QueueName) -> tuple[QueueHost, Partition] | None:
+def _find(broker: Broker, name: QueueName) -> list[tuple[QueueHost, Partition]]:
+    """Return a queue's partitions on a broker."""
     queue = broker.state.queues.get(name)
-    if queue is None:
-        return None
-    partition = broker.partitions.get(queue.partitions[0].group)
-    if partition is None or partition.replica is None or partition.tables is None:
-        return None
-    hosts = [each for each in partition.tables.all if isinstance(each, QueueHost)]
-    return (hosts[0], partition) if hosts else None
+    found: list[tuple[QueueHost, Partition]] = []
+    for state in () if queue is None else queue.partitions:
+        partition = broker.partitions.get(state.group)
+        if partition is None or partition.replica is None or partition.tables is None:
+            continue
+        hosts = [each for each in partition.tables.all if isinstance(each, QueueHost)]
+        found += [(each, partition) for each in hosts]
+    return found
 
 
 def shown(state: State) -> Shown:
@@ -134,8 +146,8 @@ def shown(state: State) -> Shown:
     return (messages, counts, tables, flight, state.identities.count)
 
 
-def _replayed(partition: Partition, start: int) -> Shown:
-    table = QueueTable(TABLE_NUMBER, Offset(start))
+def _replayed(partition: Partition, start: int, *, has_own_log: bool) -> Shown:
+    table = QueueTable(TABLE_NUMBER, Offset(start), has_own_log=has_own_log)
     for header, data in replay(partition.log, Offset(start)):
         table.apply(header, data, Offset(header.base_offset), read_logged(header, data))
         table.commit(Offset(header.next_offset))

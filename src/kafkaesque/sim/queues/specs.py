@@ -8,6 +8,8 @@ from kafkaesque.sim.queues.history import QueueSpec
 #: Longer than any clock jumps.
 _WEEK_MS: Final = str(7 * 24 * 60 * 60 * 1000)
 
+#: A topic that every run has.
+TOPIC: Final = "events"
 #: What belongs together: a queue, and those that its dead letters go to.
 FAMILIES: Final = (
     (
@@ -130,6 +132,21 @@ FAMILIES: Final = (
             lock_ms_min=1_500,
             is_purged=True,
             consumers=1,
+        ),
+    ),
+    (
+        QueueSpec(
+            name="over-events",
+            options={
+                "visibility.timeout.ms": "1500",
+                "source.topic": TOPIC,
+                "source.start": "earliest",
+            },
+            topic=TOPIC,
+            lock_ms_min=1_500,
+            publishers=0,
+            workers=4,
+            take_max=40,
         ),
     ),
 )
