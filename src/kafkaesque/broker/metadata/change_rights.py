@@ -32,6 +32,7 @@ from kafkaesque.broker.requests.access_commands import (
 )
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.broker.requests.commands import (
+    AskElection,
     AskMoves,
     ChangeConfig,
     ChangeControllers,
@@ -39,6 +40,7 @@ from kafkaesque.broker.requests.commands import (
     ChangeQuotas,
     CreatePartitions,
     CreateTopic,
+    DecideRecovery,
     DeleteTopic,
     MoveReplicas,
     RaiseFeature,
@@ -199,6 +201,9 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     ChangeQuotas: _cluster(Operation.ALTER_CONFIGS),
     MoveReplicas: _cluster(Operation.ALTER),
     AskMoves: _cluster(Operation.DESCRIBE),
+    # Both at an administrator's word: what it may lose is everybody's.
+    AskElection: _cluster(Operation.ALTER),
+    DecideRecovery: _cluster(Operation.ALTER),
     RaiseFeature: _cluster(Operation.ALTER),
     ChangeControllers: _cluster(Operation.ALTER),
     RemoveBroker: _cluster(Operation.ALTER),
