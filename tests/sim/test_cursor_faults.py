@@ -1,10 +1,14 @@
 """What went wrong with cursors over topics under faults."""
 
 from kafkaesque.broker.partitions.partition_tables import PartitionTable, PartitionTables
-from kafkaesque.broker.queues.cursor_host import CursorHost
+from kafkaesque.broker.queues.cursor_host import CursorHost, _arrival_of
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import FetchResult
+from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.records import Record
+from kafkaesque.queues.runs import Run
 from kafkaesque.tables.logged import Logged
 from tests.sim.queue_scenario import PLENTY
 from tests.sim.test_cursors import CursorScenario
@@ -68,3 +72,14 @@ def test_what_was_read_ahead_and_could_not_be_decided_is_read_again() -> None:
     found = cursor.acquire_all()
     found |= {each.offset: each.value for each in cursor.acquire(wait_ms=40_000)}
     assert sorted(found) == list(range(cursor.stable_end))
+
+
+def test_holes_that_compaction_has_left_are_no_messages() -> None:
+    records = [Record(offset, 0, b"k", b"v", ()) for offset in (10, 11, 14, 17)]
+    read = FetchResult(
+        records=bytes(encode_batch(records)), aborted=[], last_stable_offset=18, log_start_offset=0
+    )
+    arrival, next_offset = _arrival_of(read, 11, is_ordered=False)
+    assert arrival is not None
+    assert arrival.runs == (Run(11, 12), Run(14, 15), Run(17, 18))
+    assert next_offset == 18

@@ -314,7 +314,11 @@ def _arrival_of(
         next_offset = batch.next_offset
         if not is_shown or batch.next_offset <= position or not batch.record_count:
             continue
-        _extend(runs, batch, position)
+        if batch.record_count <= batch.last_offset_delta:
+            # Compaction has left holes, in which there is nothing to give out.
+            _extend_by_records(runs, result.records, batch, position)
+        else:
+            _extend(runs, batch.base_offset, batch.next_offset, position)
         if is_ordered:
             details += _groups_of(result.records, batch, position)
         wall_ms = max(wall_ms, batch.max_timestamp_ms)
@@ -334,9 +338,15 @@ def _groups_of(records: bytes, batch: BatchHeader, position: int) -> list[Detail
     ]
 
 
-def _extend(runs: list[Run], batch: BatchHeader, position: int) -> None:
-    first = max(batch.base_offset, position)
+def _extend_by_records(runs: list[Run], records: bytes, batch: BatchHeader, position: int) -> None:
+    for record in decode_batch(records, DECOMPRESSED_BYTES_MAX, at=batch.at):
+        if record.offset >= position:
+            _extend(runs, record.offset, record.offset + 1, position)
+
+
+def _extend(runs: list[Run], first: int, end: int, position: int) -> None:
+    first = max(first, position)
     if runs and runs[-1].end == first:
-        runs[-1] = Run(runs[-1].first, batch.next_offset)
+        runs[-1] = Run(runs[-1].first, end)
     else:
-        runs.append(Run(first, batch.next_offset))
+        runs.append(Run(first, end))
