@@ -65,13 +65,15 @@ def group_of(name: bytes) -> int:
     return code ^ code >> 33 or 1
 
 
-def arrival_of(header: BatchHeader, data: Buffer, base_offset: int) -> Arrival:
-    """Return what arrives with a batch of records.
+def arrival_of(
+    header: BatchHeader, data: Buffer, base_offset: int, wall_ms_min: int = 0
+) -> Arrival:
+    """Return what arrives with a batch of records, at its time, or at `wall_ms_min` if it is later.
 
     Raises:
         RecordError: the batch is damaged.
     """
-    wall_ms = max(0, header.max_timestamp_ms)
+    wall_ms = max(wall_ms_min, header.max_timestamp_ms)
     is_whole = header.record_count == header.last_offset_delta + 1
     if is_whole and not header.is_compressed and bytes(data).find(_MARK) < 0:
         size = (header.size_bytes + header.record_count - 1) // max(header.record_count, 1)
