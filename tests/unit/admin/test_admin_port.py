@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque import __version__
-from kafkaesque.admin import connection as bounds
+from kafkaesque.chassis import http_connection as bounds
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
