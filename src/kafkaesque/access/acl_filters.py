@@ -1,7 +1,7 @@
 """Rules as Kafka's access control lists: bindings, and the filters of DescribeAcls and DeleteAcls.
 
-Kafka writes a rule for any name as the literal `*`. Rules for types of our own are never shown to
-its tools (KIP-290 has the filters).
+Kafka writes a rule for any name as the literal `*` (KIP-290 has the filters). Rules for types of
+our own are shown to nobody who does not name such a type: Kafka's tools do not know the numbers.
 """
 
 from collections.abc import Iterable
@@ -138,7 +138,7 @@ def find_rules(rules: Iterable[Rule], wanted: AclFilter) -> tuple[Rule, ...]:
 
 
 def _is_wanted(rule: Rule, wanted: AclFilter) -> bool:
-    if rule.resource_type >= FIRST_OWN_TYPE:
+    if rule.resource_type >= FIRST_OWN_TYPE and wanted.resource_type == ANY:
         return False
     binding = write_binding(rule)
     return (
@@ -172,9 +172,7 @@ def _read_operation(number: int) -> Operation:
 
 
 def _read_resource_type(number: int) -> ResourceType:
-    if number < FIRST_OWN_TYPE:
-        try:
-            return ResourceType(number)
-        except ValueError:
-            pass
-    raise InvalidRequest(f"{number} is no resource type that a rule can have")
+    try:
+        return ResourceType(number)
+    except ValueError:
+        raise InvalidRequest(f"{number} is no resource type that a rule can have") from None

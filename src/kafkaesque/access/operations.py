@@ -54,6 +54,7 @@ class ResourceType(IntEnum):
 CLUSTER_NAME: Final = "kafka-cluster"
 #: Types below it are Kafka's.
 FIRST_OWN_TYPE: Final = 100
+OWN_TYPES: Final = tuple(each for each in ResourceType if each >= FIRST_OWN_TYPE)
 
 _O = Operation
 

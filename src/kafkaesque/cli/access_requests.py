@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,9 +17,10 @@ from kafkaesque.access.administration import (
     ShownUser,
     Users,
 )
-from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.operations import OWN_TYPES, Operation, ResourceType
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from kafkaesque.access.secret import Secret
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.troubles import CLOSED
@@ -38,6 +39,7 @@ from kafkaesque.protocols.kafka.messages.delete_acls_request import (
 )
 from kafkaesque.protocols.kafka.messages.describe_access_request import DescribeAccessRequest
 from kafkaesque.protocols.kafka.messages.describe_acls_request import DescribeAclsRequest
+from kafkaesque.protocols.kafka.messages.describe_queues_request import DescribeQueuesRequest
 from kafkaesque.protocols.kafka.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
 )
@@ -244,10 +246,13 @@ def list_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
     Raises:
         CommandFailed: no broker answers, or it refuses.
     """
-    request = DescribeAclsRequest(*_filter(wanted))
-    answer = ask(bootstrap, ApiKey.DESCRIBE_ACLS, _RULES_VERSION, request)
-    _check(answer.error_code, answer.error_message)
-    return [_shown(each, acl) for each in answer.resources for acl in each.acls]
+    found: list[ShownRule] = []
+    for each in _with_own_types(wanted):
+        request = DescribeAclsRequest(*_filter(each))
+        answer = ask(bootstrap, ApiKey.DESCRIBE_ACLS, _RULES_VERSION, request)
+        _check(answer.error_code, answer.error_message)
+        found += [_shown(resource, acl) for resource in answer.resources for acl in resource.acls]
+    return found
 
 
 def remove_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
@@ -256,10 +261,20 @@ def remove_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
     Raises:
         CommandFailed: no broker answers, or it refuses.
     """
-    request = DeleteAclsRequest([DeleteAclsFilter(*_filter(wanted))])
-    (answer,) = ask(bootstrap, ApiKey.DELETE_ACLS, _RULES_VERSION, request).filter_results
-    _check(answer.error_code, answer.error_message)
-    return [_shown(each, each) for each in answer.matching_acls]
+    filters = [DeleteAclsFilter(*_filter(each)) for each in _with_own_types(wanted)]
+    request = DeleteAclsRequest(filters)
+    removed: list[ShownRule] = []
+    for answer in ask(bootstrap, ApiKey.DELETE_ACLS, _RULES_VERSION, request).filter_results:
+        _check(answer.error_code, answer.error_message)
+        removed += [_shown(each, each) for each in answer.matching_acls]
+    return removed
+
+
+def _with_own_types(wanted: Wanted) -> list[Wanted]:
+    """Return what to ask for: "any type" are Kafka's, and others have to be named."""
+    if wanted.resource_type is not None:
+        return [wanted]
+    return [wanted, *(replace(wanted, resource_type=each) for each in OWN_TYPES)]
 
 
 def _filter(wanted: Wanted) -> tuple[int, str | None, int, str | None, None, int, int]:
@@ -310,6 +325,11 @@ def names_of(bootstrap: str, kind: ResourceType, name: str, *, is_prefix: bool) 
 
         found = Connection(bootstrap).admin().list_consumer_groups(request_timeout=10)
         names = sorted(each.group_id for each in result_of(found, "groups").valid)
+    elif kind is ResourceType.QUEUE:
+        described = ask(bootstrap, ApiKey.DESCRIBE_QUEUES, 0, DescribeQueuesRequest(None, False))
+        names = sorted(
+            queue_resource(QueueName(each.vhost, each.queue)) for each in described.queues
+        )
     else:
         return None
     if name == "*" and not is_prefix:

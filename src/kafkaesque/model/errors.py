@@ -54,6 +54,10 @@ class GroupNotAuthorized(NotAuthorized):
     """No rule allows it with the group."""
 
 
+class QueueNotAuthorized(NotAuthorized):
+    """No rule allows it with the queue."""
+
+
 class TokenNotAuthorized(NotAuthorized):
     """No rule allows it with this user's delegation tokens."""
 

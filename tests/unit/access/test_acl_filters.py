@@ -33,6 +33,8 @@ ALL_RULES = (LITERAL, PREFIX, WILD, GROUP, OWN)
     [
         (AclFilter(), [1, 2, 3, 4]),
         (AclFilter(resource_type=ResourceType.TOPIC), [1, 2, 3]),
+        (AclFilter(resource_type=ResourceType.QUEUE), [5]),
+        (AclFilter(resource_type=ResourceType.EXCHANGE), []),
         (AclFilter(principal="User:bob"), [2]),
         (AclFilter(host="10.0.0.0/8"), [2]),
         (AclFilter(host="*"), [1, 3, 4]),
@@ -60,7 +62,7 @@ def test_a_filter_finds(wanted: AclFilter, expected: list[int]) -> None:
     "wanted",
     [
         AclFilter(resource_type=0),
-        AclFilter(resource_type=ResourceType.QUEUE),
+        AclFilter(resource_type=99),
         AclFilter(operation=0),
         AclFilter(operation=99),
         AclFilter(permission=0),
@@ -72,7 +74,7 @@ def test_a_filter_with_an_unknown_number_is_refused(wanted: AclFilter) -> None:
         find_rules(ALL_RULES, wanted)
 
 
-@pytest.mark.parametrize("given", ALL_RULES[:4], ids=str)
+@pytest.mark.parametrize("given", ALL_RULES, ids=str)
 def test_a_rule_is_written_and_read_back(given: object) -> None:
     [chosen] = [each for each in ALL_RULES if each is given]
     assert read_binding(write_binding(chosen)).key == chosen.key
@@ -109,7 +111,7 @@ def test_the_literal_star_is_any_name_and_the_prefix_star_is_a_prefix() -> None:
     "wrong",
     [
         binding(resource_type=1),
-        binding(resource_type=ResourceType.AUDIT),
+        binding(resource_type=99),
         binding(name=""),
         binding(name="", pattern_type=PatternType.PREFIXED),
         binding(name="a\0b"),

@@ -18,8 +18,12 @@ TOPIC_OPTIONS, BROKER_OPTIONS, GROUP_OPTIONS = 2, 4, 32
 Make = Callable[[Any, int, str], Any]
 
 
+def _records() -> bytearray:
+    return encode_batch([Record(0, 0, None, b"value", ())])
+
+
 def _produce(m: Any, version: int, name: str) -> Any:
-    data = m.PartitionProduceData(0, encode_batch([Record(0, 0, None, b"value", ())]))
+    data = m.PartitionProduceData(0, _records())
     return m.ProduceRequest(name, -1, 5000, [m.TopicProduceData(name=name, partition_data=[data])])
 
 
@@ -178,6 +182,22 @@ _MADE: dict[int, Make] = {
     K.ALTER_USER_SCRAM_CREDENTIALS: lambda m, v, name: m.AlterUserScramCredentialsRequest(
         [m.ScramCredentialDeletion(name, 1)], []
     ),
+    K.PUT_MESSAGES: lambda m, v, name: m.PutMessagesRequest("/", name, 5_000, _records()),
+    K.TAKE_MESSAGES: lambda m, v, name: m.TakeMessagesRequest("/", name, 0, 1, 1_000),
+    K.SETTLE_MESSAGES: lambda m, v, name: m.SettleMessagesRequest(
+        "/", name, 0, [m.Claim(0, 1, 1)], timeout_ms=5_000
+    ),
+    K.ATTACH_CONSUMER: lambda m, v, name: m.AttachConsumerRequest("/", name, 1, False, 5_000),
+    K.PEEK_MESSAGES: lambda m, v, name: m.PeekMessagesRequest("/", name, 0, 1, 1_000, 5_000),
+    K.DESCRIBE_QUEUES: lambda m, v, name: m.DescribeQueuesRequest(
+        [m.QueueName("/", name)], True, 5_000
+    ),
+    K.CREATE_QUEUE: lambda m, v, name: m.CreateQueueRequest("/", name, timeout_ms=5_000),
+    K.ALTER_QUEUE: lambda m, v, name: m.AlterQueueRequest(
+        "/", name, [m.SetOption("delay.ms", "0")], 5_000
+    ),
+    K.DELETE_QUEUE: lambda m, v, name: m.DeleteQueueRequest("/", name, 5_000),
+    K.MAINTAIN_QUEUE: lambda m, v, name: m.MaintainQueueRequest("/", name, 1, name, 5_000),
     # Nothing of it may come to pass.
     K.UNREGISTER_BROKER: lambda m, v, name: m.UnregisterBrokerRequest(77),
     K.ADD_RAFT_VOTER: lambda m, v, name: m.AddRaftVoterRequest(None, 5_000, 77),

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from kafkaesque.access.acl_filters import AclFilter
-from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.acl_filters import ANY, AclFilter
+from kafkaesque.access.operations import OWN_TYPES, Operation, ResourceType
 from kafkaesque.access.principals import Principal, user_principal
 from kafkaesque.access.rules import Effect, PatternKind, Rule
 from kafkaesque.access.scram_client import ScramClient
@@ -210,7 +210,9 @@ def allow(
 
 def forget_rules(cluster: LiveCluster, user: str) -> None:
     """Removes all rules of a user."""
-    change(cluster, RemoveRules(wanted=AclFilter(principal=user_principal(user))))
+    for kind in (ANY, *OWN_TYPES):
+        wanted = AclFilter(resource_type=kind, principal=user_principal(user))
+        change(cluster, RemoveRules(wanted=wanted))
 
 
 def produce_request(

@@ -20,7 +20,7 @@ from kafkaesque.gateway.kafka.authorization import (
     make_guards,
 )
 from kafkaesque.gateway.kafka.guards import cluster as whole
-from kafkaesque.gateway.kafka.guards import configs, groups, topics, transactions
+from kafkaesque.gateway.kafka.guards import configs, groups, queues, topics, transactions
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.gateway.kafka.operation_bits import (
     CLUSTER_OPERATIONS,
@@ -54,6 +54,7 @@ FORBIDDEN = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.QUEUE_AUTHORIZATION_FAILED,
 }
 #: One that exists and one that does not, equally long.
 THERE, ABSENT = "there", "absen"
@@ -95,6 +96,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     creation.validate_only = False
     assert set(all_codes(root.ask(creation))) == {0}
     found.wait(lambda: found._is_led(THERE), "the topic is led")
+    assert set(all_codes(root.ask(named_request(ApiKey.CREATE_QUEUE, 0, THERE)))) == {0}
     yield found
     found.close()
 
@@ -135,6 +137,7 @@ def test_every_guard_that_a_row_names_is_there() -> None:
         "cluster": whole,
         "configs": configs,
         "groups": groups,
+        "queues": queues,
         "topics": topics,
         "transactions": transactions,
     }
@@ -205,7 +208,7 @@ def test_the_needs_of_the_table_are_enough(
 ) -> None:
     if key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
         versions = [9]
-    elif key == ApiKey.DELETE_TOPICS:
+    elif key in (ApiKey.DELETE_TOPICS, ApiKey.DELETE_QUEUE):
         versions = []  # See below: it would be gone.
     else:
         versions = [SUPPORTED[key].first, SUPPORTED[key].last]
@@ -230,6 +233,7 @@ def test_the_needs_of_the_table_are_enough(
 def test_a_deny_takes_each_need_away(cluster: LiveCluster, mia: Client, key: int) -> None:
     allow(cluster, "mia", O.ALL, T.TOPIC, "*")
     allow(cluster, "mia", O.ALL, T.GROUP, "*")
+    allow(cluster, "mia", O.ALL, T.QUEUE, "*")
     allow(cluster, "mia", O.ALL, T.TRANSACTIONAL_ID, "*")
     allow(cluster, "mia", O.ALL, T.CLUSTER, CLUSTER_NAME)
     for kind in {need.resource_type for need in ROWS[key].needs}:

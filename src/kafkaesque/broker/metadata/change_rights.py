@@ -13,6 +13,7 @@ from kafkaesque.access.decisions import Judge
 from kafkaesque.access.delegation_tokens import is_party
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -49,6 +50,7 @@ from kafkaesque.model.errors import (
     GroupNotAuthorized,
     InvariantBroken,
     NotAuthorized,
+    QueueNotAuthorized,
     TokenNotAuthorized,
     TopicNotAuthorized,
 )
@@ -117,10 +119,10 @@ def _growth(case: _Case) -> NotAuthorized | None:
 
 def _queue(operation: Operation) -> _Rule:
     def rule(case: _Case) -> NotAuthorized | None:
-        name = case.command.name
+        name = queue_resource(QueueName(case.command.vhost, case.command.name))
         if case.may(operation, ResourceType.QUEUE, name) or case.may_cluster(operation):
             return None
-        return NotAuthorized(f"no rule allows this with queue {name!r}")
+        return QueueNotAuthorized(f"no rule allows this with queue {name!r}")
 
     return rule
 

@@ -9,6 +9,8 @@ from kafkaesque.model.ids import TopicId
 #: Where protocols that know no virtual hosts have their queues.
 DEFAULT_VHOST = "/"
 NAME_BYTES_MAX = 255
+#: Names in rules begin so where the virtual host is not the default one.
+VHOST_MARK = "vhost:"
 
 
 class QueueName(NamedTuple):
@@ -27,7 +29,7 @@ def check_queue_name(queue: QueueName) -> None:
     """Refuse what is no legal name.
 
     Raises:
-        InvalidRequest: empty, or longer than 255 bytes.
+        InvalidRequest: empty, longer than 255 bytes, or one that rules could not tell from others.
     """
     for what, text in (("virtual host", queue.vhost), ("queue", queue.name)):
         size = len(text.encode())
@@ -35,6 +37,19 @@ def check_queue_name(queue: QueueName) -> None:
             raise InvalidRequest(
                 f"the name of a {what} has 1 to {NAME_BYTES_MAX} bytes, this has {size}"
             )
+    if queue.vhost == DEFAULT_VHOST and queue.name.startswith(VHOST_MARK):
+        raise InvalidRequest(f"names of queues do not begin with {VHOST_MARK!r}")
+
+
+def queue_resource(queue: QueueName) -> str:
+    """Return what a queue is called in rules: its name, or `vhost:HOST/NAME` elsewhere.
+
+    A `/` of the virtual host is written as `%2F`, so that no two queues have one name here.
+    """
+    if queue.vhost == DEFAULT_VHOST:
+        return queue.name
+    vhost = queue.vhost.replace("%", "%25").replace("/", "%2F")
+    return f"{VHOST_MARK}{vhost}/{queue.name}"
 
 
 def queue_log(log_id: TopicId) -> str:

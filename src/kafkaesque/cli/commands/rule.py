@@ -35,6 +35,9 @@ IdOption = Annotated[
     str | None,
     typer.Option("--transactional-id", metavar="NAME", help="A transactional id, or * for any."),
 ]
+QueueOption = Annotated[
+    str | None, typer.Option("--queue", metavar="NAME", help="A queue, or * for any.")
+]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME or Role:NAME.")
@@ -68,6 +71,7 @@ def create(
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: IdOption = None,
+    queue: QueueOption = None,
     cluster: ClusterOption = False,
     prefix: PrefixOption = False,
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it: that wins.")] = False,
@@ -80,7 +84,7 @@ def create(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Add a rule, and show which topics or groups there are that it is for.
+    """Add a rule, and show which topics, groups or queues there are that it is for.
 
     \b
     Example:
@@ -91,7 +95,7 @@ def create(
     from kafkaesque.cli import access_requests as requests
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
-    kind, name = _resource(topic, group, transactional_id, cluster=cluster)
+    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
     rules = [
         AclCreation(
             kind,
@@ -110,7 +114,7 @@ def create(
     if matched is None:
         sentence = f"the rule {'would be' if dry_run else 'is'} added"
     else:
-        noun = "topic" if topic is not None else "group"
+        noun = "topic" if topic is not None else "queue" if queue is not None else "group"
         verb = "would be for" if dry_run else "is for"
         sentence = f"the rule {verb} {_told(matched, noun)}"
     document = {
@@ -130,7 +134,12 @@ def _told(topics: Sequence[str], noun: str) -> str:
 
 
 def _resource(
-    topic: str | None, group: str | None, transactional_id: str | None, *, cluster: bool
+    topic: str | None,
+    group: str | None,
+    transactional_id: str | None,
+    queue: str | None,
+    *,
+    cluster: bool,
 ) -> tuple[int, str]:
     from kafkaesque.access.operations import CLUSTER_NAME, ResourceType
 
@@ -138,11 +147,12 @@ def _resource(
         (ResourceType.TOPIC, topic),
         (ResourceType.GROUP, group),
         (ResourceType.TRANSACTIONAL_ID, transactional_id),
+        (ResourceType.QUEUE, queue),
         (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
     ]
     found = [(kind, name) for kind, name in given if name is not None]
     if len(found) != 1:
-        raise wrong_usage("give one of --topic, --group, --transactional-id and --cluster")
+        raise wrong_usage("give one of --topic, --group, --transactional-id, --queue and --cluster")
     return found[0]
 
 
@@ -166,6 +176,7 @@ def list_all(
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: IdOption = None,
+    queue: QueueOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -180,17 +191,22 @@ def list_all(
     """
     from kafkaesque.cli.access_requests import list_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, cluster=cluster)
+    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
     wanted = _wanted(principal, resource, operation, effect)
     _show(Screen(json=json), list_rules(bootstrap, wanted))
 
 
 def _maybe_resource(
-    topic: str | None, group: str | None, transactional_id: str | None, *, cluster: bool
+    topic: str | None,
+    group: str | None,
+    transactional_id: str | None,
+    queue: str | None,
+    *,
+    cluster: bool,
 ) -> tuple[int, str] | None:
-    if topic is None and group is None and transactional_id is None and not cluster:
+    if not cluster and all(each is None for each in (topic, group, transactional_id, queue)):
         return None
-    return _resource(topic, group, transactional_id, cluster=cluster)
+    return _resource(topic, group, transactional_id, queue, cluster=cluster)
 
 
 def _wanted(
@@ -228,6 +244,7 @@ def delete(
     topic: TopicOption = None,
     group: GroupOption = None,
     transactional_id: IdOption = None,
+    queue: QueueOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -247,7 +264,7 @@ def delete(
     """
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, cluster=cluster)
+    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
     wanted = _wanted(principal, resource, operation, effect, is_prefix=prefix)
@@ -282,6 +299,7 @@ def explain(
     transactional_id: Annotated[
         str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")
     ] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A queue.")] = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -298,7 +316,7 @@ def explain(
     from kafkaesque.access.operations import Operation, ResourceType
     from kafkaesque.cli.access_requests import ask_access
 
-    kind, name = _resource(topic, group, transactional_id, cluster=cluster)
+    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
     )

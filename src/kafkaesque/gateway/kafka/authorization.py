@@ -45,6 +45,10 @@ def _id(*operations: Operation) -> tuple[Need, ...]:
     return tuple(Need(each, _T.TRANSACTIONAL_ID) for each in operations)
 
 
+def _queue(*operations: Operation) -> tuple[Need, ...]:
+    return tuple(Need(each, _T.QUEUE) for each in operations)
+
+
 def _cluster(*operations: Operation) -> tuple[Need, ...]:
     return tuple(Need(each, _T.CLUSTER) for each in operations)
 
@@ -161,6 +165,16 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Row(
         (Need(_O.DESCRIBE, _T.DELEGATION_TOKEN), Need(_O.DESCRIBE_TOKENS, _T.USER))
     ),
+    ApiKey.PUT_MESSAGES: Row(_queue(_O.WRITE), "queues:put_messages"),
+    ApiKey.TAKE_MESSAGES: Row(_queue(_O.READ), "queues:take_messages"),
+    ApiKey.SETTLE_MESSAGES: Row(_queue(_O.READ), "queues:take_messages"),
+    ApiKey.ATTACH_CONSUMER: Row(_queue(_O.READ), "queues:take_messages"),
+    ApiKey.PEEK_MESSAGES: Row(_queue(_O.READ), "queues:take_messages"),
+    ApiKey.DESCRIBE_QUEUES: Row(_queue(_O.DESCRIBE), "queues:describe_queues"),
+    ApiKey.CREATE_QUEUE: Row((*_queue(_O.CREATE), *_cluster(_O.CREATE)), "queues:create_queue"),
+    ApiKey.ALTER_QUEUE: Row((*_queue(_O.ALTER), *_cluster(_O.ALTER)), "queues:alter_queue"),
+    ApiKey.DELETE_QUEUE: Row((*_queue(_O.DELETE), *_cluster(_O.DELETE)), "queues:delete_queue"),
+    ApiKey.MAINTAIN_QUEUE: Row(_queue(_O.READ, _O.WRITE), "queues:maintain_queue"),
     ApiKey.DESCRIBE_ACCESS: _whole(_O.DESCRIBE),
     ApiKey.ALTER_ACCESS: _whole(_O.ALTER),
 }

@@ -26,10 +26,17 @@ class Sasl(Protocol):
         """Take what the client has sent."""
 
 
+class Belongings(Protocol):
+    """What a client has only as long as it is connected."""
+
+    def close(self) -> None:
+        """The connection is gone."""
+
+
 class Caller(ClientConnection):
     """A client's connection, as its calls and their handlers see it."""
 
-    __slots__ = ("has_sought_brokers", "mechanism", "now_ns", "sasl")
+    __slots__ = ("consumers", "has_sought_brokers", "mechanism", "now_ns", "sasl")
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -39,6 +46,8 @@ class Caller(ClientConnection):
         #: The log-in that is under way, and the mechanism of the newest one.
         self.sasl: Sasl | None = None
         self.mechanism = ""
+        #: Of queues, if it has attached any.
+        self.consumers: Belongings | None = None
 
     @property
     def host(self) -> str:

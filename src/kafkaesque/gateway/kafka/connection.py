@@ -135,6 +135,8 @@ class KafkaConnection(Caller):
         """See `ClientConnection`."""
         self._calls.clear()
         self._held_bytes = 0
+        if self.consumers is not None:
+            self.consumers.close()
 
     def is_full(self) -> bool:
         """See `ClientConnection`."""

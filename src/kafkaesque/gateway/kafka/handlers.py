@@ -48,6 +48,16 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _later("delegation_tokens", "on_describe"),
     ApiKey.DESCRIBE_ACCESS: _later("access", "on_describe_access"),
     ApiKey.ALTER_ACCESS: _later("access", "on_alter_access"),
+    ApiKey.PUT_MESSAGES: _later("queues", "on_put"),
+    ApiKey.TAKE_MESSAGES: _later("queues", "on_take"),
+    ApiKey.SETTLE_MESSAGES: _later("queues", "on_settle"),
+    ApiKey.ATTACH_CONSUMER: _later("queues", "on_attach"),
+    ApiKey.PEEK_MESSAGES: _later("queues", "on_peek"),
+    ApiKey.DESCRIBE_QUEUES: _later("queue_admin", "on_describe"),
+    ApiKey.CREATE_QUEUE: _later("queue_admin", "on_create"),
+    ApiKey.ALTER_QUEUE: _later("queue_admin", "on_alter"),
+    ApiKey.DELETE_QUEUE: _later("queue_admin", "on_delete"),
+    ApiKey.MAINTAIN_QUEUE: _later("queue_admin", "on_maintain"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -126,6 +136,17 @@ NOT_CARRIED_OUT: Mapping[int, str] = {
 OWN_APIS: Mapping[int, str] = {
     ApiKey.DESCRIBE_ACCESS: "users, roles, who may do what, and how a broker listens",
     ApiKey.ALTER_ACCESS: "changes users and roles",
+    ApiKey.PUT_MESSAGES: "puts messages into a queue",
+    ApiKey.TAKE_MESSAGES: "locks messages of a queue, and returns them",
+    ApiKey.SETTLE_MESSAGES: "accepts, releases or rejects messages that were taken, or extends "
+    "their locks",
+    ApiKey.ATTACH_CONSUMER: "attaches a consumer to a queue, or detaches it",
+    ApiKey.PEEK_MESSAGES: "shows messages of a queue without taking them",
+    ApiKey.DESCRIBE_QUEUES: "describes queues, and counts their messages",
+    ApiKey.CREATE_QUEUE: "creates a queue",
+    ApiKey.ALTER_QUEUE: "changes a queue's options",
+    ApiKey.DELETE_QUEUE: "deletes a queue",
+    ApiKey.MAINTAIN_QUEUE: "purges a queue, redrives it, or makes its parked messages ready",
 }
 
 #: What differs in APIs that are carried out: versions, above all, and why.

@@ -77,6 +77,16 @@ class ApiKey(IntEnum):
     REMOVE_RAFT_VOTER = 81
     DESCRIBE_ACCESS = 20000
     ALTER_ACCESS = 20001
+    PUT_MESSAGES = 20010
+    TAKE_MESSAGES = 20011
+    SETTLE_MESSAGES = 20012
+    ATTACH_CONSUMER = 20013
+    PEEK_MESSAGES = 20014
+    DESCRIBE_QUEUES = 20015
+    CREATE_QUEUE = 20016
+    ALTER_QUEUE = 20017
+    DELETE_QUEUE = 20018
+    MAINTAIN_QUEUE = 20019
 
 
 #: API key -> (first version, last version, first flexible version or none,
@@ -149,4 +159,14 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     81: (0, 0, 0, "remove_raft_voter"),
     20000: (0, 0, 0, "describe_access"),
     20001: (0, 0, 0, "alter_access"),
+    20010: (0, 0, 0, "put_messages"),
+    20011: (0, 0, 0, "take_messages"),
+    20012: (0, 0, 0, "settle_messages"),
+    20013: (0, 0, 0, "attach_consumer"),
+    20014: (0, 0, 0, "peek_messages"),
+    20015: (0, 0, 0, "describe_queues"),
+    20016: (0, 0, 0, "create_queue"),
+    20017: (0, 0, 0, "alter_queue"),
+    20018: (0, 0, 0, "delete_queue"),
+    20019: (0, 0, 0, "maintain_queue"),
 }

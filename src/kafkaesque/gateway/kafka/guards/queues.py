@@ -1,0 +1,85 @@
+"""Queues: what their messages are asked for, and the queues themselves."""
+
+from importlib import import_module
+from typing import Any, Final
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.chassis.rights import Rights
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.guards.filtering import Guard, keep_allowed
+from kafkaesque.gateway.kafka.queue_admin import Maintenance
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.describe_queues_request import QueueName as AskedQueue
+from kafkaesque.protocols.kafka.messages.describe_queues_response import DescribedQueue
+
+FORBIDDEN: Final = ErrorCode.QUEUE_AUTHORIZATION_FAILED
+MESSAGE: Final = "Queue authorization failed."
+
+
+def _may(rights: Rights, operation: Operation, vhost: str, queue: str) -> bool:
+    return rights.may(operation, ResourceType.QUEUE, queue_resource(QueueName(vhost, queue)))
+
+
+def _refuse(call: Call) -> bool:
+    name = ApiKey(call.header.api_key).name
+    module = import_module(f"kafkaesque.protocols.kafka.messages.{name.lower()}_response")
+    kind = "".join(word.capitalize() for word in name.split("_")) + "Response"
+    call.answer(getattr(module, kind)(error_code=FORBIDDEN, error_message=MESSAGE))
+    return False
+
+
+def _guard(operation: Operation, *, or_cluster: bool = False) -> Guard:
+    def guard(rights: Rights, context: Context, call: Call) -> bool:
+        request = call.read()
+        if _may(rights, operation, request.vhost, request.queue) or (
+            or_cluster and rights.may_cluster(operation)
+        ):
+            call.prepare(request)
+            return True
+        return _refuse(call)
+
+    return guard
+
+
+put_messages: Final[Guard] = _guard(Operation.WRITE)
+take_messages: Final[Guard] = _guard(Operation.READ)
+create_queue: Final[Guard] = _guard(Operation.CREATE, or_cluster=True)
+alter_queue: Final[Guard] = _guard(Operation.ALTER, or_cluster=True)
+delete_queue: Final[Guard] = _guard(Operation.DELETE, or_cluster=True)
+
+
+def maintain_queue(rights: Rights, context: Context, call: Call) -> bool:
+    """Whoever purges, or moves messages elsewhere, could as well take them all."""
+    request = call.read()
+    is_allowed = _may(rights, Operation.READ, request.vhost, request.queue)
+    if request.action == Maintenance.REDRIVE and request.target:
+        is_allowed = is_allowed and _may(rights, Operation.WRITE, request.vhost, request.target)
+    if not is_allowed:
+        return _refuse(call)
+    call.prepare(request)
+    return True
+
+
+def describe_queues(rights: Rights, context: Context, call: Call) -> bool:
+    """Who asks for all is shown those that it may describe."""
+    request = call.read()
+
+    def is_allowed(queue: Any) -> bool:
+        return _may(rights, Operation.DESCRIBE, queue.vhost, queue.queue)
+
+    if request.queues is None:
+        named = [AskedQueue(*each.queue) for each in context.doors.queues.all()]
+        request.queues = [each for each in named if is_allowed(each)]
+        call.prepare(request)
+        return True
+    keep_allowed(call, request, "queues", is_allowed, "queues", _absent)
+    return True
+
+
+def _absent(queue: Any) -> DescribedQueue:
+    return DescribedQueue(
+        error_code=FORBIDDEN, error_message=MESSAGE, vhost=queue.vhost, queue=queue.queue
+    )

@@ -1,0 +1,270 @@
+"""DescribeQueues, CreateQueue, AlterQueue, DeleteQueue and MaintainQueue."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.options.queues import QUEUE_OPTIONS
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import ControllerResult, Done
+from kafkaesque.broker.requests.queue_commands import (
+    ChangeQueue,
+    CreateQueue,
+    DeleteQueue,
+    QueueCommand,
+    QueueResult,
+)
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.errors import code_of, message_of
+from kafkaesque.gateway.kafka.queues import log_of
+from kafkaesque.model.errors import InvalidRequest, RequestRefused
+from kafkaesque.model.options import write_value
+from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRequest
+from kafkaesque.protocols.kafka.messages.alter_queue_response import AlterQueueResponse
+from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
+from kafkaesque.protocols.kafka.messages.create_queue_response import CreateQueueResponse
+from kafkaesque.protocols.kafka.messages.delete_queue_request import DeleteQueueRequest
+from kafkaesque.protocols.kafka.messages.delete_queue_response import DeleteQueueResponse
+from kafkaesque.protocols.kafka.messages.describe_queues_request import DescribeQueuesRequest
+from kafkaesque.protocols.kafka.messages.describe_queues_response import (
+    DescribedQueue,
+    DescribeQueuesResponse,
+    QueueCount,
+    QueueOption,
+)
+from kafkaesque.protocols.kafka.messages.maintain_queue_request import MaintainQueueRequest
+from kafkaesque.protocols.kafka.messages.maintain_queue_response import MaintainQueueResponse
+
+#: Queues whose messages are counted in one request.
+COUNTED_MAX = 10_000
+
+
+class Maintenance(IntEnum):
+    """What can be done to a whole queue."""
+
+    PURGE = 0
+    REDRIVE = 1
+    UNPARK = 2
+
+
+def on_create(context: Context, call: Call) -> None:
+    """Let a queue exist."""
+    request: CreateQueueRequest = call.read()
+    unset = [each.name for each in request.options if each.value is None]
+    if unset:
+        refusal = InvalidRequest(f"option {unset[0]} has no value")
+        call.answer(_refused(CreateQueueResponse, refusal))
+        return
+    command = CreateQueue(
+        vhost=request.vhost,
+        name=request.queue,
+        options={each.name: each.value or "" for each in request.options},
+        replication_factor=request.replication_factor,
+    )
+    _submit(
+        context,
+        call,
+        command,
+        request.timeout_ms,
+        CreateQueueResponse,
+        lambda result: CreateQueueResponse(
+            log_id=result.log_id if isinstance(result, QueueResult) else bytes(16)
+        ),
+    )
+
+
+def on_alter(context: Context, call: Call) -> None:
+    """Change a queue's options; null sets one back."""
+    request: AlterQueueRequest = call.read()
+    changes = {each.name: each.value for each in request.options}
+    command = ChangeQueue(vhost=request.vhost, name=request.queue, changes=changes)
+    _submit(
+        context,
+        call,
+        command,
+        request.timeout_ms,
+        AlterQueueResponse,
+        lambda _: AlterQueueResponse(),
+    )
+
+
+def on_delete(context: Context, call: Call) -> None:
+    """Delete a queue with all it holds."""
+    request: DeleteQueueRequest = call.read()
+    command = DeleteQueue(vhost=request.vhost, name=request.queue)
+    _submit(
+        context,
+        call,
+        command,
+        request.timeout_ms,
+        DeleteQueueResponse,
+        lambda _: DeleteQueueResponse(),
+    )
+
+
+def _refused(response: Callable[..., Any], refusal: RequestRefused) -> Any:
+    return response(error_code=code_of(refusal), error_message=message_of(refusal))
+
+
+def _submit(
+    context: Context,
+    call: Call,
+    command: QueueCommand,
+    timeout_ms: int,
+    response: Callable[..., Any],
+    make: Callable[[ControllerResult], Any],
+) -> None:
+    def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
+        if isinstance(outcome, RequestRefused):
+            call.answer(_refused(response, outcome))
+        else:
+            call.answer(make(outcome))
+
+    told: OnOutcome = on_outcome
+    context.doors.cluster.submit(call.on_behalf(command), max(1, timeout_ms), told)
+
+
+def on_maintain(context: Context, call: Call) -> None:
+    """Purge a queue, redrive it, or let what is parked be ready again."""
+    request: MaintainQueueRequest = call.read()
+
+    def answer(outcome: Done | RequestRefused) -> None:
+        if isinstance(outcome, RequestRefused):
+            call.answer(_refused(MaintainQueueResponse, outcome))
+        else:
+            call.answer(MaintainQueueResponse())
+
+    try:
+        asked = _maintenance(context, request)
+    except RequestRefused as refusal:
+        answer(refusal)
+    else:
+        context.doors.queues.ask(asked, Done, max(1, request.timeout_ms), answer)
+
+
+def _maintenance(context: Context, request: MaintainQueueRequest) -> q.AnyQueueRequest:
+    log_id = log_of(context, request.vhost, request.queue)
+    match request.action:
+        case Maintenance.PURGE:
+            return q.PurgeQueue(log_id=log_id)
+        case Maintenance.REDRIVE:
+            if request.target:
+                log_of(context, request.vhost, request.target)
+            return q.RedriveQueue(log_id=log_id, target=request.target)
+        case Maintenance.UNPARK:
+            return q.UnparkMessages(log_id=log_id)
+        case _:
+            raise InvalidRequest(f"no action has the number {request.action}")
+
+
+# -- describing
+
+
+def on_describe(context: Context, call: Call) -> None:
+    """Describe queues, with how many messages they have if that is asked."""
+    request: DescribeQueuesRequest = call.read()
+    described: list[DescribedQueue] = []
+    found: list[tuple[DescribedQueue, QueueState]] = []
+    if request.queues is None:
+        found = [(_described(context, each), each) for each in context.doors.queues.all()]
+        described = [shown for shown, _ in found]
+    else:
+        for each in request.queues:
+            try:
+                state = context.doors.queues.find(QueueName(each.vhost, each.queue))
+            except RequestRefused as refusal:
+                described.append(_absent(each.vhost, each.queue, refusal))
+            else:
+                shown = _described(context, state)
+                described.append(shown)
+                found.append((shown, state))
+    if not request.with_counts:
+        call.answer(DescribeQueuesResponse(queues=described))
+    elif len(found) > COUNTED_MAX:
+        too_many = InvalidRequest(f"messages of at most {COUNTED_MAX} queues are counted at a time")
+        call.answer(_refused(DescribeQueuesResponse, too_many))
+    else:
+        _Counting(context, call, described, request.timeout_ms).begin(found)
+
+
+def _absent(vhost: str, name: str, refusal: RequestRefused) -> DescribedQueue:
+    return DescribedQueue(
+        error_code=code_of(refusal), error_message=message_of(refusal), vhost=vhost, queue=name
+    )
+
+
+def _described(context: Context, state: QueueState) -> DescribedQueue:
+    partition = state.partitions[0]
+    leader = context.doors.cluster.leaders.leader(partition.group)
+    values = {**QUEUE_OPTIONS.defaults(), **QUEUE_OPTIONS.parse_stored(state.options)[0]}
+    return DescribedQueue(
+        vhost=state.queue.vhost,
+        queue=state.queue.name,
+        log_id=state.topic_id,
+        leader_id=-1 if leader is None else leader,
+        replicas=list(partition.replicas),
+        created_ms=state.created_ms,
+        options=[
+            QueueOption(name, write_value(value), name in state.options)
+            for name, value in values.items()
+        ],
+    )
+
+
+class _Counting:
+    """Asks the leader of each queue how many messages there are."""
+
+    __slots__ = ("_call", "_context", "_described", "_left", "_timeout_ms")
+
+    def __init__(
+        self, context: Context, call: Call, described: list[DescribedQueue], timeout_ms: int
+    ) -> None:
+        self._context = context
+        self._call = call
+        self._described = described
+        self._timeout_ms = max(1, timeout_ms)
+        self._left = 1
+
+    def begin(self, found: list[tuple[DescribedQueue, QueueState]]) -> None:
+        self._left += len(found)
+        for shown, state in found:
+            self._ask(shown, state)
+        self._count_down()
+
+    def _ask(self, shown: DescribedQueue, state: QueueState) -> None:
+        def on_done(outcome: q.QueueCounts | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                shown.error_code, shown.error_message = code_of(outcome), message_of(outcome)
+            else:
+                shown.counts = _counts(outcome)
+            self._count_down()
+
+        request = q.AskQueue(log_id=state.topic_id)
+        self._context.doors.queues.ask(request, q.QueueCounts, self._timeout_ms, on_done)
+
+    def _count_down(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._call.answer(DescribeQueuesResponse(queues=self._described))
+
+
+def _counts(counts: q.QueueCounts) -> list[QueueCount]:
+    names = (
+        "ready",
+        "delayed",
+        "in_flight",
+        "parked",
+        "moving",
+        "consumers",
+        "oldest_ms",
+        "arrived",
+        "log_start",
+        "log_end",
+        "log_bytes",
+    )
+    shown = [QueueCount(name, getattr(counts, name)) for name in names]
+    return shown + [QueueCount(f"removed_{why}", count) for why, count in counts.removed.items()]

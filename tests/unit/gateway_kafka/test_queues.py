@@ -1,0 +1,230 @@
+"""The APIs of queues at the wire, with real brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from kafkaesque.gateway.kafka.queue_admin import Maintenance
+from kafkaesque.gateway.kafka.queues import Action
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.records import Record, decode_batch
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages import (
+    attach_consumer_request,
+    peek_messages_request,
+    put_messages_request,
+    settle_messages_request,
+    take_messages_request,
+)
+from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRequest
+from kafkaesque.protocols.kafka.messages.alter_queue_request import SetOption as Change
+from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest, SetOption
+from kafkaesque.protocols.kafka.messages.delete_queue_request import DeleteQueueRequest
+from kafkaesque.protocols.kafka.messages.describe_queues_request import (
+    DescribeQueuesRequest,
+    QueueName,
+)
+from kafkaesque.protocols.kafka.messages.maintain_queue_request import MaintainQueueRequest
+from tests.unit.gateway_kafka.live import LiveCluster
+
+TIMEOUT_MS = 10_000
+VHOST = "/"
+BYTES = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    found = LiveCluster(tmp_path_factory.mktemp("queues"), count=3)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)
+
+
+def create(cluster: LiveCluster, name: str, **options: str) -> int:
+    request = CreateQueueRequest(
+        VHOST,
+        name,
+        options=[SetOption(key.replace("_", "."), value) for key, value in options.items()],
+        timeout_ms=TIMEOUT_MS,
+    )
+    code: int = cluster.ask(request).error_code
+    cluster.wait(lambda: all(_knows(each, name) for each in cluster.nodes.values()), "all know")
+    return code
+
+
+def _knows(live: Any, name: str) -> bool:
+    return any(each.name == name for each in live.broker.state.queues)
+
+
+def put(cluster: LiveCluster, name: str, *values: bytes, node: int = 1) -> list[int]:
+    records = [Record(at, 0, None, value, ()) for at, value in enumerate(values)]
+    request = put_messages_request.PutMessagesRequest(
+        VHOST, name, TIMEOUT_MS, encode_batch(records)
+    )
+    answer = cluster.ask(request, node=node)
+    assert answer.error_code == 0, answer
+    offsets: list[int] = answer.offsets
+    return offsets
+
+
+def take(cluster: LiveCluster, name: str, count: int = 10, **more: Any) -> Any:
+    node = more.pop("node", 1)
+    consumer = more.pop("consumer", 0)
+    request = take_messages_request.TakeMessagesRequest(VHOST, name, consumer, count, BYTES, **more)
+    return cluster.ask(request, node=node)
+
+
+def values_of(answer: Any) -> list[bytes | None]:
+    assert answer.error_code == 0, answer
+    if answer.records is None:
+        return []
+    return [record.value for record in decode_batch(answer.records, BYTES)]
+
+
+def settle(
+    cluster: LiveCluster,
+    name: str,
+    taken: Any,
+    action: Action = Action.ACCEPT,
+    **more: Any,
+) -> Sequence[Any]:
+    records = decode_batch(taken.records, BYTES)
+    claims = [
+        settle_messages_request.Claim(record.offset, record.offset + 1, attempt)
+        for record, attempt in zip(records, taken.attempts, strict=True)
+    ]
+    request = settle_messages_request.SettleMessagesRequest(
+        VHOST, name, action, claims, timeout_ms=TIMEOUT_MS, **more
+    )
+    answer = cluster.ask(request)
+    assert answer.error_code == 0, answer
+    stale: Sequence[Any] = answer.stale
+    return stale
+
+
+def counts(cluster: LiveCluster, name: str) -> dict[str, int]:
+    request = DescribeQueuesRequest([QueueName(VHOST, name)], True, TIMEOUT_MS)
+    (shown,) = cluster.ask(request).queues
+    assert shown.error_code == 0, shown
+    return {each.name: each.count for each in shown.counts}
+
+
+def test_what_is_put_at_one_broker_is_taken_at_another(cluster: LiveCluster, name: str) -> None:
+    assert create(cluster, name) == 0
+    put(cluster, name, b"a", b"b", node=1)
+    taken = take(cluster, name, node=2)
+    assert values_of(taken) == [b"a", b"b"]
+    assert taken.attempts == [1, 1]
+    assert values_of(take(cluster, name, node=3)) == []
+    assert settle(cluster, name, taken) == []
+    assert len(settle(cluster, name, taken)) == 2
+    assert counts(cluster, name)["removed_settled"] == 2
+
+
+def test_messages_are_released_rejected_and_kept_for_longer(
+    cluster: LiveCluster, name: str
+) -> None:
+    create(cluster, name, visibility_timeout_ms="300")
+    put(cluster, name, b"a")
+    taken = take(cluster, name)
+    assert settle(cluster, name, taken, Action.EXTEND, lock_ms=60_000) == []
+    cluster.run_for(0.6)
+    assert values_of(take(cluster, name)) == []
+    assert settle(cluster, name, taken, Action.RELEASE, is_failed=True) == []
+    again = take(cluster, name)
+    assert (again.attempts, again.failures) == ([2], [1])
+    assert settle(cluster, name, again, Action.REJECT) == []
+    assert counts(cluster, name)["parked"] == 1
+    peeked = cluster.ask(
+        peek_messages_request.PeekMessagesRequest(VHOST, name, 0, 10, BYTES, TIMEOUT_MS)
+    )
+    assert [each.place for each in peeked.states] == ["parked"]
+    assert values_of(peeked) == [b"a"]
+    maintain = MaintainQueueRequest(VHOST, name, Maintenance.UNPARK, "", TIMEOUT_MS)
+    assert cluster.ask(maintain).error_code == 0
+    assert values_of(take(cluster, name)) == [b"a"]
+
+
+def test_who_waits_is_answered_when_a_message_comes(cluster: LiveCluster, name: str) -> None:
+    create(cluster, name)
+    cluster.loop.call_later(0.3, lambda: _put_soon(cluster, name))
+    begun = time.monotonic()
+    assert values_of(take(cluster, name, wait_ms=10_000)) == [b"soon"]
+    assert 0.2 < time.monotonic() - begun < 5
+
+
+def _put_soon(cluster: LiveCluster, name: str) -> None:
+    from kafkaesque.broker.doors.queues import NewMessage
+    from kafkaesque.broker.metadata.queue_names import QueueName as Name
+
+    door = cluster.nodes[2].broker.doors.queues
+    log_id = door.find(Name(VHOST, name)).topic_id
+    door.put(log_id, [NewMessage(b"soon")], TIMEOUT_MS, lambda _: None)
+
+
+def test_a_consumer_that_hangs_up_gives_back_what_it_has(cluster: LiveCluster, name: str) -> None:
+    create(cluster, name)
+    put(cluster, name, b"a")
+    attach = attach_consumer_request.AttachConsumerRequest(VHOST, name, 7, False, TIMEOUT_MS)
+    assert take(cluster, name, consumer=7, node=3).error_code == ErrorCode.INVALID_REQUEST
+    assert cluster.ask(attach, node=3).error_code == 0
+    assert values_of(take(cluster, name, consumer=7, lock_ms=0, node=3)) == [b"a"]
+    link = cluster.nodes[3]._link
+    assert link is not None
+    link[1].close()
+    cluster.nodes[3]._link = None
+    again = take(cluster, name, wait_ms=5_000)
+    assert (values_of(again), again.failures) == ([b"a"], [1])
+
+
+def test_queues_are_created_altered_described_and_deleted(cluster: LiveCluster, name: str) -> None:
+    assert create(cluster, name, max_length="5") == 0
+    assert create(cluster, name, max_length="5") == 0
+    assert create(cluster, name, max_length="6") == ErrorCode.QUEUE_ALREADY_EXISTS
+    alter = AlterQueueRequest(
+        VHOST, name, [Change("max.length", None), Change("delay.ms", "5")], TIMEOUT_MS
+    )
+    assert cluster.ask(alter).error_code == 0
+    (shown,) = cluster.ask(DescribeQueuesRequest([QueueName(VHOST, name)], False, 0)).queues
+    assert {each.name: each.value for each in shown.options if each.is_set} == {"delay.ms": "5"}
+    assert len(shown.replicas) == 3
+    every = cluster.ask(DescribeQueuesRequest(None, True, TIMEOUT_MS)).queues
+    assert name in {each.queue for each in every}
+    delete = DeleteQueueRequest(VHOST, name, TIMEOUT_MS)
+    assert cluster.ask(delete).error_code == 0
+    assert cluster.ask(delete).error_code == ErrorCode.UNKNOWN_QUEUE
+
+
+@pytest.mark.parametrize(
+    ("request_made", "code"),
+    [
+        (take_messages_request.TakeMessagesRequest(VHOST, "none", 0, 1, 1), "UNKNOWN_QUEUE"),
+        (put_messages_request.PutMessagesRequest(VHOST, "none", 1, None), "INVALID_REQUEST"),
+        (CreateQueueRequest(VHOST, "", timeout_ms=5_000), "INVALID_REQUEST"),
+        (CreateQueueRequest(VHOST, "vhost:a/b", timeout_ms=5_000), "INVALID_REQUEST"),
+        (
+            CreateQueueRequest(VHOST, "x", options=[SetOption("no.such", "1")], timeout_ms=5_000),
+            "INVALID_CONFIG",
+        ),
+        (MaintainQueueRequest(VHOST, "none", 0, "", 5_000), "UNKNOWN_QUEUE"),
+    ],
+)
+def test_what_cannot_be_is_refused(cluster: LiveCluster, request_made: Any, code: str) -> None:
+    answer = cluster.ask(request_made)
+    assert ErrorCode(answer.error_code).name == code, answer
+    assert answer.error_message
+
+
+def test_a_batch_that_is_none_is_refused(cluster: LiveCluster, name: str) -> None:
+    create(cluster, name)
+    request = put_messages_request.PutMessagesRequest(VHOST, name, TIMEOUT_MS, b"nonsense" * 20)
+    answer = cluster.ask(request)
+    assert answer.error_code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD), answer
