@@ -129,6 +129,11 @@ QUEUE_OPTIONS: Final = OptionTable(
             least=1,
         ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
+        _number(
+            "redrive.rate",
+            "Messages per second that a redrive moves; 0: as many as go.",
+            most=1_000_000,
+        ),
     ],
 )
 
@@ -164,6 +169,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         deduplication_ms=number("deduplication.ms"),
         deduplication_count=number("deduplication.max.ids"),
         in_flight_max=number("max.in.flight"),
+        redrive_rate=number("redrive.rate"),
     )
     policy.check()
     return policy
