@@ -172,7 +172,10 @@ def service_source() -> str:
     ]
     structures = ordered(shapes, structures)
     lines = [line for name in structures for line in structure_lines(shapes, name)]
-    lines += ["#: How the query protocol has the members of each structure.", "FIELDS: Final[dict[str, tuple[Field, ...]]] = {"]
+    lines += [
+        "#: How the query protocol has the members of each structure.",
+        "FIELDS: Final[dict[str, tuple[Field, ...]]] = {",
+    ]
     for name in structures:
         lines.append(f'    "{name}": (')
         lines += [

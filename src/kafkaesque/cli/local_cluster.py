@@ -387,6 +387,7 @@ class LocalCluster:
             "kafka.port": ports.kafka,
             "text.port": ports.text,
             "admin.port": ports.admin,
+            "sqs.port": ports.sqs,
             "peer.port": ports.peer,
         }
         # A cluster that was founded without one goes on without one.

@@ -138,6 +138,14 @@ SERVER_OPTIONS = OptionTable(
             doc="Port of the text protocol; 0: none.",
         ),
         Option(
+            name="sqs.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of Amazon SQS, over HTTP, such as 9324; 0: none. See [SQS](sqs.md).",
+        ),
+        Option(
             name="admin.port",
             type=INT,
             default=8080,

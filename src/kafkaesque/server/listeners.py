@@ -15,6 +15,7 @@ from kafkaesque.access.sasl_mechanisms import MECHANISMS
 from kafkaesque.broker.listeners import (
     ADMIN,
     KAFKA,
+    SQS,
     TEXT,
     AccessMode,
     Listener,
@@ -27,7 +28,7 @@ from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValu
 from kafkaesque.server.tls_settings import LISTENER_TLS_OPTIONS
 
 #: Every protocol that a broker speaks, with its port where none is set.
-PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080}
+PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080, SQS: 9324}
 PORT_MAX: Final = 65_535
 LISTENERS_MAX: Final = 64
 

@@ -13,13 +13,14 @@ from kafkaesque.access.json_web_tokens import JwtVerifier
 from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, first_of
+from kafkaesque.broker.listeners import ADMIN, KAFKA, SQS, TEXT, Listener, first_of
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.gateway.sqs.gateway import SqsGateway
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.errors import ConfigError, DiskFailed, DiskFull, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
@@ -49,6 +50,7 @@ _KEEP_OLD = (
 GATEWAYS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     KAFKA: KafkaGateway,
     TEXT: TextGateway,
+    SQS: SqsGateway,
     ADMIN: lambda doors, chassis: AdminGateway(doors, chassis, pages=ConsolePages()),
 }
 #: Open from the start to the end, so that operators hear why a broker is not ready.

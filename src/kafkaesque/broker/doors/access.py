@@ -4,6 +4,14 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
+from kafkaesque.access.access_keys import (
+    ID_BYTES,
+    SECRET_BYTES,
+    IsSignedBy,
+    check_access_key,
+    find_access_key,
+    make_access_key,
+)
 from kafkaesque.access.authentication import (
     Authentication,
     Failure,
@@ -11,7 +19,7 @@ from kafkaesque.access.authentication import (
     Success,
     find_lapse,
 )
-from kafkaesque.access.credentials import BearerToken, CredentialId
+from kafkaesque.access.credentials import AccessKey, BearerToken, CredentialId
 from kafkaesque.access.decisions import Decision, Judge
 from kafkaesque.access.external import check_certificate
 from kafkaesque.access.json_web_tokens import JwtVerifier
@@ -29,7 +37,9 @@ from kafkaesque.access.sasl_mechanisms import (
     offered,
     start_authentication,
 )
+from kafkaesque.access.sealing import NONCE_BYTES as SEALING_NONCE_BYTES
 from kafkaesque.access.sealing import ClusterKeys
+from kafkaesque.access.secret import Secret
 from kafkaesque.access.state import AccessState
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
@@ -172,6 +182,37 @@ class Access:
             return outcome
         ends_ms = [each for each in (outcome.expires_ms, certificate.not_after_ms) if each]
         return replace(outcome, expires_ms=min(ends_ms), is_certificate=True)
+
+    def has_access_key(self, access_key_id: str) -> bool:
+        """Tell whether there is an access key of an id."""
+        return find_access_key(self.state, access_key_id) is not None
+
+    def authenticate_access_key(
+        self, access_key_id: str, host: str, is_signed_by: IsSignedBy
+    ) -> Success | Failure:
+        """Return the outcome for a request that says to be signed with an access key.
+
+        Raises:
+            KeyUnknown, SealBroken: its secret cannot be opened here.
+        """
+        now_ms = self._clock.wall_ms()
+        keys = self._checkers.keys
+        return check_access_key(self.state, keys, access_key_id, host, now_ms, is_signed_by)
+
+    def make_access_key(self, user: str) -> tuple[AccessKey, Secret]:
+        """Return a new access key of a user, which counts once it is put, and its secret.
+
+        Raises:
+            KeyUnknown: the cluster has no secret, and so no key to seal it with.
+        """
+        dice = self._dice
+        return make_access_key(
+            user,
+            dice.unique_bytes(ID_BYTES),
+            dice.unique_bytes(SECRET_BYTES),
+            dice.unique_bytes(SEALING_NONCE_BYTES),
+            self._checkers.keys,
+        )
 
     def _name_of(self, certificate: PeerCertificate | None) -> str | None:
         if certificate is None:
