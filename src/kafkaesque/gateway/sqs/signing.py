@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.access.authentication import Failure, FailureReason, Success
+from kafkaesque.access.errors import KeyUnknown, SealBroken
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.listeners import AccessMode, LogInBy
 from kafkaesque.chassis.request_login import RequestLogins
@@ -27,6 +28,9 @@ _WRONG: Final = SqsError(
     "SignatureDoesNotMatch",
     "The request signature we calculated does not match the signature you provided. Check your "
     "secret access key and signing method.",
+)
+_SEALED: Final = SqsError(
+    "InternalFailure", "The secret of the access key was sealed by another secret of the cluster."
 )
 _FULL: Final = SqsError("RequestThrottled", "The user has all connections that it may have.")
 
@@ -78,9 +82,15 @@ class Signing:
         if not self._logins.may_try(host, ""):
             on_refused(_TOO_MANY)
             return
-        outcome = self._access.authenticate_access_key(
-            signature.access_key_id, host, lambda secret: is_signed_by(signature, secret, request)
-        )
+        try:
+            outcome = self._access.authenticate_access_key(
+                signature.access_key_id,
+                host,
+                lambda secret: is_signed_by(signature, secret, request),
+            )
+        except (KeyUnknown, SealBroken):
+            on_refused(_SEALED)
+            return
         if isinstance(outcome, Failure):
             caller.shared.meter.login_failures += 1
             refusal = _WRONG if outcome.reason is FailureReason.WRONG else _NO_KEY

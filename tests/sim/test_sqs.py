@@ -1,0 +1,176 @@
+"""SQS on simulated brokers: long polls, hang-ups, failovers, and what HTTP bounds."""
+
+import pytest
+
+from kafkaesque.chassis.http_connection import IDLE_MS_MAX, REQUEST_MS_MAX
+from kafkaesque.gateway.sqs.connection import BODY_BYTES_MAX
+from tests.sim.sqs_scenario import SqsScenario, bodies, request_bytes
+
+LONG = 20
+
+
+def test_a_message_goes_from_any_broker_to_any_other() -> None:
+    sqs = SqsScenario(1)
+    url = sqs.make("jobs")
+    first, *others = [sqs.client(name) for name in sqs.running()]
+    sent = first.do("SendMessage", QueueUrl=url, MessageBody="hello")
+    for other in others:
+        (message,) = other.receive(url, VisibilityTimeout=0)
+        assert (message["Body"], message["MessageId"]) == ("hello", sent["MessageId"])
+        sqs.loop.run_for(10)
+    (message,) = first.receive(url)
+    others[0].do("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    assert sqs.counts("jobs").removed["settled"] == 1
+
+
+def test_a_long_poll_waits_and_costs_nothing_meanwhile() -> None:
+    sqs = SqsScenario(2)
+    url = sqs.make("jobs")
+    polls = [sqs.client(name) for name in sqs.running() for _ in range(4)]
+    for poll in polls:
+        poll.send("ReceiveMessage", QueueUrl=url, WaitTimeSeconds=LONG)
+    sqs.loop.run_for(1_000)
+    log_end = sqs.counts("jobs").log_end
+    sqs.loop.run_for(15_000)
+    assert sqs.counts("jobs").log_end == log_end
+    assert not any(poll.has_answer() for poll in polls)
+    sqs.client().do("SendMessage", QueueUrl=url, MessageBody="at last")
+    sqs.loop.run_for(100)
+    answered = [poll for poll in polls if poll.has_answer()]
+    assert [bodies(poll.answer().json["Messages"]) for poll in answered] == [["at last"]]
+    sqs.loop.run_for(5_000)
+    assert [poll.answer().json for poll in polls if poll not in answered] == [{}] * 11
+
+
+def test_what_is_given_to_a_client_that_has_hung_up_is_given_back_at_once() -> None:
+    sqs = SqsScenario(3)
+    url = sqs.make("jobs", VisibilityTimeout="3600")
+    gone = sqs.client()
+    gone.send("ReceiveMessage", QueueUrl=url, WaitTimeSeconds=LONG)
+    sqs.loop.run_for(1_000)
+    gone.leave()
+    sqs.loop.run_for(100)
+    there = sqs.client()
+    there.do("SendMessage", QueueUrl=url, MessageBody="hello")
+    sqs.loop.run_for(100)
+    (message,) = there.receive(url, MessageSystemAttributeNames=["All"])
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+
+
+def test_a_leader_that_dies_takes_no_lock_and_no_receipt_with_it() -> None:
+    sqs = SqsScenario(4)
+    url = sqs.make("jobs", VisibilityTimeout="600")
+    leader = sqs.queue_leader("jobs")
+    client = sqs.client(sqs.follower("jobs"))
+    entries = [{"Id": str(n), "MessageBody": f"m{n}"} for n in range(10)]
+    client.do("SendMessageBatch", QueueUrl=url, Entries=entries)
+    held = client.do("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=4)["Messages"]
+    sqs.kill(leader)
+    sqs.loop.run_for(5_000)
+    rest = client.receive(url, WaitTimeSeconds=5)
+    assert sorted(bodies(held + rest)) == sorted(f"m{n}" for n in range(10))
+    for message in held + rest:
+        client.do("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    assert sqs.counts("jobs").removed["settled"] == 10
+
+
+def test_a_long_poll_at_a_leader_that_dies_ends_as_one_that_may_be_repeated() -> None:
+    sqs = SqsScenario(5)
+    url = sqs.make("jobs")
+    leader = sqs.queue_leader("jobs")
+    client = sqs.client(sqs.follower("jobs"))
+    client.send("ReceiveMessage", QueueUrl=url, WaitTimeSeconds=LONG)
+    sqs.loop.run_for(1_000)
+    sqs.kill(leader)
+    answer = client.answer()
+    assert answer.status in (200, 503)
+    sqs.loop.run_for(5_000)
+    client.do("SendMessage", QueueUrl=url, MessageBody="hello")
+    assert bodies(client.receive(url, WaitTimeSeconds=LONG)) == ["hello"]
+
+
+def test_requests_that_come_ahead_are_answered_in_order() -> None:
+    sqs = SqsScenario(6)
+    url = sqs.make("jobs")
+    client = sqs.client()
+    for number in range(20):
+        client.send("SendMessage", QueueUrl=url, MessageBody=f"m{number}")
+    ids = [client.answer().json["MessageId"] for _ in range(20)]
+    assert len(set(ids)) == 20
+    assert bodies(client.receive(url) + client.receive(url)) == [f"m{n}" for n in range(20)]
+
+
+def test_a_client_that_sends_far_ahead_of_a_long_poll_is_not_read() -> None:
+    sqs = SqsScenario(7)
+    url = sqs.make("jobs")
+    client = sqs.client()
+    client.send("ReceiveMessage", QueueUrl=url, WaitTimeSeconds=LONG)
+    sqs.loop.run_for(100)
+    (connection,) = sqs.connections(sqs.running()[0])
+    body = b'{"QueueUrl": "%s", "MessageBody": "%s"}' % (url.encode(), b"x" * 1000)
+    for _ in range(1_000):
+        client.say(request_bytes("SendMessage", body))
+    sqs.loop.run_for(1_000)
+    assert connection.is_full()
+    assert connection.connection is not None
+    assert connection.connection.received_bytes() < 1_000_000
+    sqs.loop.run_for(LONG * 1_000)
+    assert [client.answer().status for _ in range(1_001)] == [200] * 1_001
+
+
+def test_a_body_is_asked_for_before_it_is_sent() -> None:
+    sqs = SqsScenario(8)
+    url = sqs.make("jobs")
+    client = sqs.client()
+    body = b'{"QueueUrl": "%s", "MessageBody": "hello"}' % url.encode()
+    request = request_bytes("SendMessage", body, {"Expect": "100-continue"})
+    head = request[: -len(body)]
+    client.say(head)
+    assert client.answer().status == 100
+    client.say(body)
+    assert client.answer().status == 200
+
+
+def test_a_body_that_is_too_long_is_refused_by_its_head() -> None:
+    sqs = SqsScenario(9)
+    client = sqs.client()
+    client.say(request_bytes("SendMessage", b"", {"Content-Length": str(BODY_BYTES_MAX + 1)}))
+    answer = client.answer()
+    assert (answer.status, answer.error) == (413, "RequestEntityTooLargeException")
+    sqs.loop.run_for(1_000)
+    assert client.is_closed
+
+
+def test_clients_that_are_slow_or_idle_are_hung_up_on() -> None:
+    sqs = SqsScenario(10)
+    silent, slow, idle = (sqs.client() for _ in range(3))
+    slow.say(request_bytes("ListQueues", b"{}")[:-1])
+    idle.do("ListQueues")
+    sqs.loop.run_for(REQUEST_MS_MAX + 1_000)
+    assert (silent.is_closed, slow.is_closed, idle.is_closed) == (True, True, False)
+    sqs.loop.run_for(2 * IDLE_MS_MAX)
+    assert idle.is_closed
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"HELLO\r\n\r\n", b"GET\r\n\r\n"],
+    ids=["tls", "word", "half"],
+)
+def test_what_is_no_http_is_refused_and_the_broker_goes_on(garbage: bytes) -> None:
+    sqs = SqsScenario(11)
+    client = sqs.client()
+    client.say(garbage)
+    assert client.answer().status == 400
+    assert sqs.client().do("ListQueues")["QueueUrls"]
+
+
+def test_a_queue_that_another_broker_made_is_known_at_once() -> None:
+    sqs = SqsScenario(12)
+    clients = [sqs.client(name) for name in sqs.running()]
+    for number in range(10):
+        maker, user = clients[number % 3], clients[(number + 1) % 3]
+        url = maker.do("CreateQueue", QueueName=f"q{number}")["QueueUrl"]
+        assert user.do("GetQueueUrl", QueueName=f"q{number}")["QueueUrl"] == url
+        user.do("SendMessage", QueueUrl=url, MessageBody="hello")
+    assert len(clients[2].do("ListQueues")["QueueUrls"]) == 11
