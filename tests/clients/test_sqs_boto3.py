@@ -190,7 +190,10 @@ def test_only_the_attributes_that_are_asked_for_come(sqs: Queues) -> None:
     names = ["a", "b.one", "b.two"]
     sqs.send(url, "hello", MessageAttributes=dict.fromkeys(names, value))
     for wanted, found in [(["a"], ["a"]), (["b.*"], ["b.one", "b.two"]), ([], [])]:
-        more = {"MessageAttributeNames": wanted, "MessageSystemAttributeNames": ["SenderId"]}
+        more: dict[str, Any] = {
+            "MessageAttributeNames": wanted,
+            "MessageSystemAttributeNames": ["SenderId"],
+        }
         (message,) = sqs.receive(url, VisibilityTimeout=0, **more)
         assert sorted(message.get("MessageAttributes", {})) == found
         assert list(message["Attributes"]) == ["SenderId"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.chassis.http_connection import IDLE_MS_MAX, REQUEST_MS_MAX
 from kafkaesque.gateway.sqs.connection import BODY_BYTES_MAX
 from tests.sim.sqs_scenario import SqsScenario, bodies, request_bytes
@@ -174,3 +175,71 @@ def test_a_queue_that_another_broker_made_is_known_at_once() -> None:
         assert user.do("GetQueueUrl", QueueName=f"q{number}")["QueueUrl"] == url
         user.do("SendMessage", QueueUrl=url, MessageBody="hello")
     assert len(clients[2].do("ListQueues")["QueueUrls"]) == 11
+
+
+def test_too_many_in_flight_are_said_of_a_standard_queue_and_not_of_a_fifo_one() -> None:
+    sqs = SqsScenario(13)
+    client = sqs.client()
+    sqs.create("bounded", {"max.in.flight": "2"})
+    url = "http://b1:9324/000000000000/bounded"
+    entries = [{"Id": str(number), "MessageBody": "x"} for number in range(5)]
+    client.do("SendMessageBatch", QueueUrl=url, Entries=entries)
+    held = client.receive(url)
+    assert len(held) == 2
+    answer = client.ask("ReceiveMessage", QueueUrl=url)
+    assert (answer.error, answer.headers["x-amzn-query-error"]) == ("OverLimit", "OverLimit;Sender")
+    client.do("DeleteMessage", QueueUrl=url, ReceiptHandle=held[0]["ReceiptHandle"])
+    assert len(client.receive(url)) == 1
+    sqs.create("bounded.fifo", {"max.in.flight": "1", "ordered.groups": "true"})
+    fifo = url + ".fifo"
+    for group in "ab":
+        more = {"MessageGroupId": group, "MessageDeduplicationId": group}
+        client.do("SendMessage", QueueUrl=fifo, MessageBody=group, **more)
+    assert bodies(client.receive(fifo)) == ["a"]
+    assert client.receive(fifo) == []
+
+
+def test_a_full_queue_throttles() -> None:
+    sqs = SqsScenario(14)
+    client = sqs.client()
+    sqs.create("full", {"max.length": "2", "overflow": "reject-publish"})
+    url = "http://b1:9324/000000000000/full"
+    entries = [{"Id": str(number), "MessageBody": "x"} for number in range(3)]
+    found = client.do("SendMessageBatch", QueueUrl=url, Entries=entries)
+    assert [each["Id"] for each in found["Successful"]] == ["0", "1"]
+    assert [each["Code"] for each in found["Failed"]] == ["RequestThrottled"]
+    assert client.ask("SendMessage", QueueUrl=url, MessageBody="x").error == "RequestThrottled"
+
+
+def test_options_go_beyond_the_limits_of_amazon() -> None:
+    sqs = SqsScenario(15)
+    client = sqs.client()
+    month = 30 * 24 * 3600
+    sqs.create("long", {"delay.max.ms": str(month * 1000), "max.message.bytes": "2097152"})
+    url = "http://b1:9324/000000000000/long"
+    client.do("SendMessage", QueueUrl=url, MessageBody="later", DelaySeconds=month)
+    client.do("SendMessage", QueueUrl=url, MessageBody="x" * 2_000_000)
+    assert len(client.receive(url)[0]["Body"]) == 2_000_000
+    assert sqs.counts("long").delayed == 1
+
+
+def test_messages_of_other_protocols_are_shown() -> None:
+    sqs = SqsScenario(16)
+    headers = (("text", "grün".encode()), ("raw", b"\xff"), ("not a name!", b"x"), ("none", None))
+    sqs.put(NewMessage(b"hello", headers=headers), NewMessage(b"\xff\xfe"), NewMessage(None))
+    url = "http://b1:9324/000000000000/orders"
+    first, *others = sqs.client().receive(url, MessageAttributeNames=["All"])
+    assert first["MessageAttributes"] == {
+        "text": {"DataType": "String", "StringValue": "grün"},
+        "raw": {"DataType": "Binary", "BinaryValue": "/w=="},
+    }
+    assert bodies(others) == ["\ufffd\ufffd", ""]
+
+
+def test_attributes_are_headers_to_other_protocols() -> None:
+    sqs = SqsScenario(17)
+    url = "http://b1:9324/000000000000/orders"
+    attributes = {"colour": {"DataType": "String", "StringValue": "grün"}}
+    sqs.client().do("SendMessage", QueueUrl=url, MessageBody="hello", MessageAttributes=attributes)
+    (message,) = sqs.take()
+    assert (message.value, dict(message.headers)["colour"]) == (b"hello", "grün".encode())
