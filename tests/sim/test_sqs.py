@@ -243,3 +243,37 @@ def test_attributes_are_headers_to_other_protocols() -> None:
     sqs.client().do("SendMessage", QueueUrl=url, MessageBody="hello", MessageAttributes=attributes)
     (message,) = sqs.take()
     assert (message.value, dict(message.headers)["colour"]) == (b"hello", "grün".encode())
+
+
+def form_bytes(host: str, query: str, method: str = "POST", **headers: str) -> bytes:
+    """A request of the query protocol, as a page's form would send it."""
+    every = {"Host": host, **headers}
+    target, body = "/", query
+    if method == "GET":
+        target, body = f"/?{query}", ""
+    if body:
+        every["Content-Type"] = "application/x-www-form-urlencoded"
+    every["Content-Length"] = str(len(body))
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in every.items())
+    return f"{method} {target} HTTP/1.1\r\n{head}\r\n{body}".encode()
+
+
+@pytest.mark.parametrize(
+    ("request_bytes_", "status"),
+    [
+        (form_bytes("localhost:9324", "Action=ListQueues"), 200),
+        (form_bytes("localhost:9324", "Action=ListQueues", "GET"), 200),
+        (form_bytes("127.0.0.1:9324", "Action=ListQueues", "GET"), 200),
+        (form_bytes("[::1]:9324", "Action=ListQueues", "GET"), 200),
+        (form_bytes("sqs.example.org", "Action=ListQueues"), 200),
+        (form_bytes("evil.example", "Action=ListQueues", "GET"), 403),
+        (form_bytes("localhost", "Action=ListQueues", Origin="http://evil.example"), 403),
+        (form_bytes("localhost", "Action=ListQueues", Origin="null"), 403),
+        (form_bytes("localhost", "Action=ListQueues", "GET", Sec_Fetch_Site="cross-site"), 403),
+        (form_bytes("localhost", "Action=ListQueues", "GET", Sec_Fetch_Site="none"), 200),
+    ],
+)
+def test_what_web_pages_send_is_refused(request_bytes_: bytes, status: int) -> None:
+    client = SqsScenario(18).client()
+    client.say(request_bytes_)
+    assert client.answer().status == status

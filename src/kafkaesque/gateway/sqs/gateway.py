@@ -51,16 +51,16 @@ class SqsGateway(Gateway):
         super().__init__(chassis)
         check_rows(OPERATIONS)
         self._dice = doors.dice
+        self._configuration = doors.configuration
         finder = QueueFinder(doors)
         self._handlers = _handlers(doors, finder)
         without = OPERATIONS.keys() - self._handlers.keys()
         if without:
             raise InvariantBroken(f"nobody does {sorted(without)}")
-        logins = chassis.logins
-        self._signing = (
-            None
-            if logins is None
-            else Signing(doors.access, RequestLogins(logins, doors.clock), doors.clock)
+        if chassis.logins is None:
+            raise InvariantBroken("nobody checks who asks for queues")
+        self._signing: Final = Signing(
+            doors.access, RequestLogins(chassis.logins, doors.clock), doors.clock, self._names
         )
         self._failures = ReportLimit(chassis.report, doors.clock.call_later)
 
@@ -89,21 +89,23 @@ class SqsGateway(Gateway):
 
     def body_bytes_max(self, caller: SqsConnection, head: HttpRequest) -> int:
         """See `Desk`; strangers may not send much."""
-        is_known = self._signing is None or self._signing.is_known(caller, head)
-        return BODY_BYTES_MAX if is_known else LOGIN_BYTES_MAX
+        return BODY_BYTES_MAX if self._signing.is_known(caller, head) else LOGIN_BYTES_MAX
 
     def handle(self, caller: SqsConnection, request: HttpRequest) -> None:
         """See `Desk`."""
         answers = _Answers(self, caller, is_as_json=is_json(request.headers))
-        if self._signing is None:
-            self._do(caller, request, answers, None)
-        else:
-            self._signing.identify(
-                caller,
-                request,
-                lambda rights: self._do(caller, request, answers, rights),
-                answers.answer,
-            )
+        self._signing.identify(
+            caller,
+            request,
+            lambda rights: self._do(caller, request, answers, rights),
+            answers.answer,
+        )
+
+    def _names(self) -> set[str]:
+        """Return the names that this broker's listeners for SQS have."""
+        listeners = self._configuration.file.listeners
+        mine = [each for each in listeners if each.protocol == SQS]
+        return {host.lower() for each in mine for host in (each.advertised.host, each.address.host)}
 
     def _do(
         self,

@@ -1,6 +1,6 @@
 """Who asks: the access key that has signed a request, on listeners where that counts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from kafkaesque.access.authentication import Failure, FailureReason, Success
@@ -11,6 +11,7 @@ from kafkaesque.chassis.request_login import RequestLogins
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Clock
 from kafkaesque.gateway.sqs.connection import SqsConnection
+from kafkaesque.gateway.sqs.web_pages import check_page
 from kafkaesque.protocols.sqs.calls import HttpRequest
 from kafkaesque.protocols.sqs.errors import SqsError
 from kafkaesque.protocols.sqs.signatures import check_time, is_signed_by, read_signature
@@ -38,9 +39,17 @@ _FULL: Final = SqsError("RequestThrottled", "The user has all connections that i
 class Signing:
     """Checks each request by itself; on an open listener none."""
 
-    __slots__ = ("_access", "_clock", "_logins")
+    __slots__ = ("_access", "_clock", "_logins", "_names")
 
-    def __init__(self, access: Access, logins: RequestLogins, clock: Clock) -> None:
+    def __init__(
+        self,
+        access: Access,
+        logins: RequestLogins,
+        clock: Clock,
+        names: Callable[[], Collection[str]],
+    ) -> None:
+        """`names` are those that listeners for SQS are advertised with."""
+        self._names = names
         self._access = access
         self._logins = logins
         self._clock = clock
@@ -62,16 +71,13 @@ class Signing:
     ) -> None:
         """Find out who asks; a refusal may come later."""
         options = caller.shared.options
-        if not caller.is_guarded:
-            on_known(None)
-            return
-        if options.log_in_by is LogInBy.CERTIFICATE:
-            on_known(caller.rights)
-            return
+        is_signed = caller.is_guarded and options.log_in_by is not LogInBy.CERTIFICATE
         host = caller.peer_host
         try:
-            signature = read_signature(request)
-            if signature is not None:
+            signature = read_signature(request) if is_signed else None
+            if signature is None:
+                check_page(request, self._names())
+            else:
                 check_time(signature, self._clock.wall_ms())
         except SqsError as error:
             on_refused(error)
@@ -105,7 +111,9 @@ class Signing:
     ) -> None:
         options = caller.shared.options
         by_certificate = caller.login is not None and caller.login.is_certificate
-        if options.log_in_by is LogInBy.EITHER and by_certificate:
+        if not caller.is_guarded or options.log_in_by is LogInBy.CERTIFICATE:
+            on_known(caller.rights)
+        elif options.log_in_by is LogInBy.EITHER and by_certificate:
             on_known(caller.rights)
         elif options.access is AccessMode.OPTIONAL:
             caller.note_no_login()
