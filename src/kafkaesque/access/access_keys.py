@@ -10,10 +10,9 @@ from typing import Final
 
 from kafkaesque.access.authentication import Failure, FailureReason, Success, settle
 from kafkaesque.access.credentials import AccessKey, CredentialId, access_key_lookup
-from kafkaesque.access.sealing import ClusterKeys, access_key_purpose
+from kafkaesque.access.sealing import NONCE_BYTES, ClusterKeys, access_key_purpose
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.state import AccessState
-from kafkaesque.model.errors import InvariantBroken
 
 #: So that a key that was published by mistake can be searched for.
 ID_PREFIX: Final = "KFQ"
@@ -27,19 +26,19 @@ _NOBODYS: Final = bytes(40)
 
 
 def make_access_key(
-    user: str, id_bytes: bytes, secret_bytes: bytes, nonce: bytes, keys: ClusterKeys
+    user: str, draw: Callable[[int], bytes], keys: ClusterKeys
 ) -> tuple[AccessKey, Secret]:
     """Return a new credential, and its secret, which is shown to the user once.
+
+    `draw` returns so many bytes that nobody can guess.
 
     Raises:
         KeyUnknown: the cluster has no key to seal it with.
     """
-    if len(id_bytes) != ID_BYTES or len(secret_bytes) != SECRET_BYTES:
-        raise InvariantBroken("an access key has too few random bytes")
-    access_key_id = ID_PREFIX + base64.b32encode(id_bytes).decode()
+    access_key_id = ID_PREFIX + base64.b32encode(draw(ID_BYTES)).decode()
     # Neither slash nor plus: tools of the field have stumbled over both.
-    secret = Secret(base64.b64encode(secret_bytes, altchars=b"-_"))
-    sealed = keys.seal(secret, access_key_purpose(access_key_id), nonce)
+    secret = Secret(base64.b64encode(draw(SECRET_BYTES), altchars=b"-_"))
+    sealed = keys.seal(secret, access_key_purpose(access_key_id), draw(NONCE_BYTES))
     credential = AccessKey(
         id=CredentialId(f"access-key/{access_key_id}"),
         user=user,

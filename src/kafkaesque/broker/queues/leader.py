@@ -45,6 +45,10 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             _attach(host, request.consumer, on_done)
         case q.PeekMessages():
             _peek(host, request, on_done)
+        case q.SeekCursor():
+            host.seek(request.offset)
+            seek = r.Seek(token=host.new_token(), offset=request.offset)
+            host.ask_engine(seek, _told(on_done, _done))
         case q.AskQueue():
             on_done(_count(host))
         case _:
@@ -152,6 +156,7 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
             on_done(refusal_of(answer))
 
     host.ask_engine(take, on_answer)
+    host.on_wanted()
 
 
 def _hand_out(
@@ -179,21 +184,18 @@ def _hand_out(
             # Given up, so that it is seen; given back it would come again and again.
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
             host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
+        records, state = _sorted(found), host.queue.state
+        excused = state.excused
         on_done(
             q.TakenMessages(
                 [
-                    _message(record, attempts[offset], _failures_before(host, offset))
-                    for offset, record in _sorted(found)
+                    _message(record, attempt := attempts[offset], attempt - 1 - excused[offset])
+                    for offset, record in records
                 ]
             )
         )
 
-    try:
-        partition = host.partition()
-    except RequestRefused:
-        on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
-        return
-    host.bodies.read(partition, offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
+    host.bodies.read(offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
 
 
 def _sorted(found: Found) -> list[tuple[int, Record]]:
@@ -212,17 +214,12 @@ def _message(record: Record, attempt: int, failures: int) -> q.QueueMessage:
     )
 
 
-def _failures_before(host: QueueHost, offset: int) -> int:
-    """Return how many attempts have failed before the one that is under way."""
-    return max(0, host.queue.state.failures_of(offset) - 1)
-
-
 # -- looking
 
 
 def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
-    partition = host.partition()
-    committed = partition.high_watermark
+    host.partition()
+    committed = host.readable_end
     count = max(0, min(request.messages_max, TAKEN_MAX))
     browsed = {
         each.offset: each
@@ -239,7 +236,7 @@ def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
         )
 
     bytes_max = min(request.bytes_max, TAKEN_BYTES_MAX)
-    host.bodies.read(partition, list(browsed), bytes_max, on_found)
+    host.bodies.read(list(browsed), bytes_max, on_found)
 
 
 def _peeked(browsed: r.Browsed, record: Record) -> q.PeekedMessage:
@@ -262,6 +259,9 @@ def _count(host: QueueHost) -> q.QueueCounts:
         parked=state.parked.count,
         moving=len(state.moving),
         consumers=host.queue.consumer_count,
+        floor=state.floor,
+        end=state.end,
+        has_begun=state.seek_count > 0,
         oldest_ms=0 if first is None else state.ages.arrived_ms(first),
         arrived=state.arrived_count,
         removed={reason.name.lower(): state.removed[reason] for reason in Reason},

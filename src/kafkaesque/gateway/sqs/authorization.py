@@ -120,7 +120,7 @@ def check_rights(rights: Rights | None, operation: str, request: Any) -> None:
 
 
 def is_allowed(rights: Rights, need: Need) -> bool:
-    """Tell whether a client may do something to a queue."""
-    if rights.may(need.operation, ResourceType.QUEUE, need.queue):
+    """Tell whether a client may do something to a queue; that it may not is audited."""
+    if need.or_cluster and rights.could_cluster(need.operation):
         return True
-    return need.or_cluster and rights.may_cluster(need.operation)
+    return rights.may(need.operation, ResourceType.QUEUE, need.queue)

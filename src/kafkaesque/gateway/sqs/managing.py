@@ -256,7 +256,7 @@ class Managing:
             and is_queue_name(found.queue.name)
             and (
                 rights is None
-                or rights.may(Operation.DESCRIBE, ResourceType.QUEUE, found.queue.name)
+                or rights.could(Operation.DESCRIBE, ResourceType.QUEUE, found.queue.name)
             )
         }
 

@@ -7,6 +7,7 @@ from kafkaesque.access.authentication import Failure, FailureReason, Success
 from kafkaesque.access.errors import KeyUnknown, SealBroken
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.listeners import AccessMode, LogInBy
+from kafkaesque.chassis.logins import TOO_MANY
 from kafkaesque.chassis.request_login import RequestLogins
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Clock
@@ -14,14 +15,19 @@ from kafkaesque.gateway.sqs.connection import SqsConnection
 from kafkaesque.gateway.sqs.web_pages import check_page
 from kafkaesque.protocols.sqs.calls import HttpRequest
 from kafkaesque.protocols.sqs.errors import SqsError
-from kafkaesque.protocols.sqs.signatures import check_time, is_signed_by, read_signature
+from kafkaesque.protocols.sqs.signatures import (
+    ALGORITHM,
+    check_time,
+    is_signed_by,
+    read_signature,
+)
 
 #: Goes on with what the client may do; None: everything.
 OnKnown = Callable[[Rights | None], None]
 OnRefused = Callable[[SqsError], None]
 
 _NO_SIGNATURE: Final = SqsError("MissingAuthenticationToken", "The request is not signed.")
-_TOO_MANY: Final = SqsError("RequestThrottled", "Too many signatures were wrong: try again later.")
+_REFUSED: Final = SqsError("RequestThrottled", "Too many signatures were wrong: try again later.")
 _NO_KEY: Final = SqsError(
     "InvalidClientTokenId", "The security token included in the request is invalid."
 )
@@ -86,7 +92,8 @@ class Signing:
             self._take_unsigned(caller, on_known, on_refused)
             return
         if not self._logins.may_try(host, ""):
-            on_refused(_TOO_MANY)
+            self._access.note_refused_log_in("", caller.origin, ALGORITHM, TOO_MANY)
+            on_refused(_REFUSED)
             return
         try:
             outcome = self._access.authenticate_access_key(
@@ -100,11 +107,11 @@ class Signing:
         if isinstance(outcome, Failure):
             caller.shared.meter.login_failures += 1
             refusal = _WRONG if outcome.reason is FailureReason.WRONG else _NO_KEY
-            self._logins.fail(outcome, host, lambda: on_refused(refusal))
-        elif outcome != caller.login and not caller.let_in(outcome):
-            on_refused(_FULL)
+            self._logins.fail(outcome, caller.origin, ALGORITHM, lambda: on_refused(refusal))
+        elif self._is_let_in(caller, outcome):
+            on_known(Rights(self._access, outcome.principal, caller.origin))
         else:
-            on_known(self._rights(outcome, host))
+            on_refused(_FULL)
 
     def _take_unsigned(
         self, caller: SqsConnection, on_known: OnKnown, on_refused: OnRefused
@@ -121,5 +128,11 @@ class Signing:
         else:
             on_refused(_NO_SIGNATURE)
 
-    def _rights(self, success: Success, host: str) -> Rights:
-        return Rights(self._access, success.principal, host)
+    def _is_let_in(self, caller: SqsConnection, success: Success) -> bool:
+        """Have a connection be its user's; the audit log is told of the first request alone."""
+        if success == caller.login:
+            return True
+        if not caller.let_in(success):
+            return False
+        self._access.note_log_in(success, caller.origin, ALGORITHM)
+        return True
