@@ -177,6 +177,19 @@ def test_a_queue_that_another_broker_made_is_known_at_once() -> None:
     assert len(clients[2].do("ListQueues")["QueueUrls"]) == 11
 
 
+def test_a_queue_is_known_at_a_broker_that_hears_of_it_late() -> None:
+    sqs = SqsScenario(19)
+    controller = sqs.cluster.controller
+    assert controller is not None
+    late = next(name for name in sqs.running() if name != controller)
+    maker, user = sqs.client(controller), sqs.client(late)
+    sqs.world.wire.link(controller, late).extra_ms = 300.0
+    maker.do("CreateQueue", QueueName="new")
+    assert sqs.broker(late).state.queues.keys() < sqs.broker(controller).state.queues.keys()
+    assert user.ask("GetQueueUrl", QueueName="new").status == 200
+    assert user.ask("GetQueueUrl", QueueName="none").error == "QueueDoesNotExist"
+
+
 def test_too_many_in_flight_are_said_of_a_standard_queue_and_not_of_a_fifo_one() -> None:
     sqs = SqsScenario(13)
     client = sqs.client()

@@ -102,7 +102,9 @@ SERVER_OPTIONS = OptionTable(
             maximum=PORT_MAX,
             doc="Port for Kafka clients.",
         ),
-        access_option("Of the listener at kafka.port; a [[listener]] has an access of its own."),
+        access_option(
+            "Of the listeners at kafka.port and sqs.port; a [[listener]] has an access of its own."
+        ),
         Option(
             name="super.users",
             type=STRING,

@@ -136,7 +136,7 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(advertised, port),
             Address(host, port),
             f"{protocol}.port",
-            AccessMode(str(values["access"])) if protocol == KAFKA else AccessMode.OPEN,
+            AccessMode(str(values["access"])) if protocol in (KAFKA, SQS) else AccessMode.OPEN,
         )
         for protocol, port in ports.items()
         if port and protocol not in taken

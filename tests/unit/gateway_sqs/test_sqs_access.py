@@ -16,9 +16,14 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from kafkaesque.access.administration import DeleteAccessKey, MadeAccessKey, MakeAccessKey
+from kafkaesque.access.administration import (
+    ChangeUser,
+    DeleteAccessKey,
+    MadeAccessKey,
+    MakeAccessKey,
+)
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.broker.listeners import SQS, AccessMode, default_listener
+from kafkaesque.broker.listeners import KAFKA, SQS, AccessMode, Listener, default_listener
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.sqs import authorization
 from kafkaesque.gateway.sqs.authorization import check_rows
@@ -49,10 +54,29 @@ class Secured:
         self.kafka = Client(live)
         self.kafka.log_in(ROOT)
 
-    def change(self, change: MakeAccessKey | DeleteAccessKey) -> Any:
+    def change(self, change: MakeAccessKey | DeleteAccessKey | ChangeUser) -> Any:
         answer = self.kafka.ask(AlterAccessRequest(msgspec.json.encode(change)))
         assert answer.error_code == 0, answer.error_message
         return answer.answer
+
+    def from_outside(self) -> Client:
+        """Somebody at a port that other machines reach, and that is in the clear."""
+        node = self.live.nodes[1]
+        listener = Listener(
+            protocol=KAFKA,
+            name="outside",
+            advertised=Address("127.0.0.1", 1),
+            bind=Address("0.0.0.0", 0),
+            access=AccessMode.REQUIRED,
+        )
+        inside = node._address
+        node._address = Address("127.0.0.1", node.gateway.start(listener).port)
+        try:
+            client = Client(self.live)
+        finally:
+            node._address = inside
+        client.log_in(ROOT)
+        return client
 
     def key(self, user: str) -> MadeAccessKey:
         return msgspec.json.decode(self.change(MakeAccessKey(user=user)), type=MadeAccessKey)
@@ -140,6 +164,24 @@ def test_a_key_that_is_removed_lets_nobody_in(secured: Secured) -> None:
     secured.ask("list_queues", key)
     secured.change(DeleteAccessKey(access_key_id=key.access_key_id))
     assert secured.refusal("list_queues", key) == "InvalidClientTokenId"
+
+
+def test_a_user_that_is_disabled_does_not_get_in(secured: Secured) -> None:
+    key = secured.key("leaver")
+    secured.ask("list_queues", key)
+    secured.change(ChangeUser(name="leaver", is_disabled=True))
+    assert secured.refusal("list_queues", key) == "InvalidClientTokenId"
+    secured.change(ChangeUser(name="leaver", is_disabled=False))
+    secured.ask("list_queues", key)
+
+
+def test_a_secret_is_not_sent_where_others_can_read_along(secured: Secured) -> None:
+    client = secured.from_outside()
+    change = msgspec.json.encode(MakeAccessKey(user="spied"))
+    answer = client.ask(AlterAccessRequest(change))
+    assert answer.error_code
+    assert "TLS" in answer.error_message
+    assert "spied" not in secured.live.broker.doors.access.state.users
 
 
 def test_rules_say_who_may_do_what(secured: Secured) -> None:

@@ -27,6 +27,7 @@ from kafkaesque.protocols.sqs.errors import SqsError, invalid_value
 from kafkaesque.protocols.sqs.names import (
     ACCOUNT,
     check_queue_name,
+    is_fifo_name,
     is_queue_name,
     read_handle,
     read_url,
@@ -95,7 +96,6 @@ class Managing:
         check_queue_name(name)
         check_tags(request.tags)
         options = new_options(name, request.attributes, request.tags)
-        self._check_dead_letters(name, request.attributes, options)
 
         def make() -> None:
             if self._deleted.is_recent(name, self._doors.clock.now_ms()):
@@ -110,13 +110,18 @@ class Managing:
         def on_made(outcome: object) -> None:
             if isinstance(outcome, QueueExists):
                 # Somebody has made it at the same time.
-                self._finder.find(call, name, lambda found: _expect_equal(call, found))
+                call.try_to(
+                    lambda: self._finder.find(call, name, lambda found: _expect_equal(call, found))
+                )
             elif isinstance(outcome, RequestRefused):
                 call.fail(outcome)
             else:
                 self._when_seen(call, name)
 
-        self._finder.find_or(call, name, lambda found: _expect_equal(call, found), make)
+        def go_on() -> None:
+            self._finder.find_or(call, name, lambda found: _expect_equal(call, found), make)
+
+        self._with_dead_letters(call, name, request.attributes, options, go_on)
 
     def _when_seen(self, call: Call[s.CreateQueueRequest], name: str) -> None:
         """Answer once this broker knows the queue: the client will use it at once."""
@@ -131,28 +136,36 @@ class Managing:
 
         look()
 
-    def _check_dead_letters(
-        self, name: str, attributes: Mapping[str, str], changes: Mapping[str, str | None]
+    def _with_dead_letters(
+        self,
+        call: Call[RequestT],
+        name: str,
+        attributes: Mapping[str, str],
+        changes: Mapping[str, str | None],
+        then: Callable[[], None],
     ) -> None:
-        target = changes.get("dead.letter.queue")
+        """Go on if the queue may have its dead letters where it is said to have them."""
+        target, said = changes.get("dead.letter.queue"), attributes.get("RedrivePolicy", "")
         if not target:
+            then()
             return
-        said = attributes.get("RedrivePolicy", "")
-        found = self._finder.look(target)
-        if found is None:
-            raise invalid_attribute("RedrivePolicy", said, "Dead letter target does not exist")
-        if name.endswith(".fifo") != QueueOptions(found.options).is_fifo:
-            raise invalid_attribute(
-                "RedrivePolicy",
-                said,
-                "Dead-letter queue must be same type of queue as the source",
-            )
-        if not QueueOptions(found.options).allows_source(name):
-            raise invalid_attribute(
-                "RedrivePolicy",
-                said,
-                "Queue does not have permission to use the given queue as a dead letter queue",
-            )
+
+        def refuse(why: str) -> SqsError:
+            return invalid_attribute("RedrivePolicy", said, why)
+
+        def on_found(found: QueueState) -> None:
+            options = QueueOptions(found.options)
+            if is_fifo_name(name) != options.is_fifo:
+                raise refuse("Dead-letter queue must be same type of queue as the source")
+            if not options.allows_source(name):
+                raise refuse(
+                    "Queue does not have permission to use the given queue as a dead letter queue"
+                )
+            then()
+
+        self._finder.find_or(
+            call, target, on_found, lambda: call.fail(refuse("Dead letter target does not exist"))
+        )
 
     def delete(self, call: Call[s.DeleteQueueRequest]) -> None:
         """Delete a queue with all it holds.
@@ -308,8 +321,9 @@ class Managing:
         changes = changed_options(name, attributes)
 
         def go_on(_: QueueState) -> None:
-            self._check_dead_letters(name, attributes, changes)
-            self.change(call, name, changes)
+            self._with_dead_letters(
+                call, name, attributes, changes, lambda: self.change(call, name, changes)
+            )
 
         self._finder.find(call, name, go_on)
 

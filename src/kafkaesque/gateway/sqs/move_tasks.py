@@ -19,7 +19,7 @@ from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import ChangeQueue
 from kafkaesque.gateway.sqs.attributes import QueueOptions
 from kafkaesque.gateway.sqs.authorization import Need, is_allowed
-from kafkaesque.gateway.sqs.call import Call, RequestT, queue_name
+from kafkaesque.gateway.sqs.call import Call, OnQueue, RequestT, queue_name
 from kafkaesque.gateway.sqs.finding import QueueFinder
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.sqs.errors import SqsError, invalid_value
@@ -44,6 +44,10 @@ _RATE: Final = "redrive.rate"
 _NO_SOURCE: Final = SqsError(
     "ResourceNotFoundException",
     "The resource that you specified for the SourceArn parameter doesn't exist.",
+)
+_NO_TARGET: Final = SqsError(
+    "ResourceNotFoundException",
+    "The resource that you specified for the DestinationArn parameter doesn't exist.",
 )
 _NO_TASK: Final = SqsError("ResourceNotFoundException", "Task does not exist.")
 
@@ -92,8 +96,13 @@ class MoveTasks:
             )
 
         def go_on(source: QueueState) -> None:
-            target = self._target_of(call, source)
-            self._count(call, source, lambda counts: begin(source, target, counts))
+            self._find_target(
+                call,
+                source,
+                lambda target: self._count(
+                    call, source, lambda counts: begin(source, target.queue.name, counts)
+                ),
+            )
 
         def begin(source: QueueState, target: str, counts: q.QueueCounts) -> None:
             if _is_running(counts):
@@ -127,8 +136,10 @@ class MoveTasks:
 
         self._find(call, read_arn(request.source_arn), go_on)
 
-    def _target_of(self, call: Call[StartMessageMoveTaskRequest], source: QueueState) -> str:
-        """Return where to: what is named, or where the dead letters have come from."""
+    def _find_target(
+        self, call: Call[StartMessageMoveTaskRequest], source: QueueState, then: OnQueue
+    ) -> None:
+        """Go on with what is named, or with where the dead letters have come from."""
         name, said = source.queue.name, call.request.destination_arn
         sources = [
             each.queue.name
@@ -144,19 +155,19 @@ class MoveTasks:
                 f"Name DestinationArn: {len(sources)} queues have this one for their dead letters.",
             )
         target = read_arn(said) if said else sources[0]
-        found = None if target is None else self._finder.look(target)
-        if found is None or target is None:
-            raise SqsError(
-                "ResourceNotFoundException",
-                "The resource that you specified for the DestinationArn parameter doesn't exist.",
-            )
-        if QueueOptions(found.options).is_fifo != QueueOptions(source.options).is_fifo:
-            raise invalid_value("Source and destination must be queues of the same type.")
+        if target is None:
+            raise _NO_TARGET
         if target == name:
             raise invalid_value("Source and destination must not be the same queue.")
         if call.rights is not None and not is_allowed(call.rights, Need(Operation.WRITE, target)):
             raise SqsError("AccessDenied", f"No rule allows Write on the queue {target!r}.")
-        return target
+
+        def on_found(found: QueueState) -> None:
+            if QueueOptions(found.options).is_fifo != QueueOptions(source.options).is_fifo:
+                raise invalid_value("Source and destination must be queues of the same type.")
+            then(found)
+
+        self._finder.find_or(call, target, on_found, lambda: call.fail(_NO_TARGET))
 
     def _redrive(
         self, call: Call[RequestT], source: QueueState, target: str, then: Callable[[], None]
