@@ -3,8 +3,11 @@
 import pytest
 
 from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.http_connection import IDLE_MS_MAX, REQUEST_MS_MAX
 from kafkaesque.gateway.sqs.connection import BODY_BYTES_MAX
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.records import Record
 from tests.sim.sqs_scenario import SqsScenario, bodies, request_bytes
 
 LONG = 20
@@ -247,6 +250,34 @@ def test_messages_of_other_protocols_are_shown() -> None:
         "raw": {"DataType": "Binary", "BinaryValue": "/w=="},
     }
     assert bodies(others) == ["\ufffd\ufffd", ""]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("kafkaesque.origin", b'{"log": "zz", "offset": 1, "at_ms": 1}'),
+        ("kafkaesque.origin", b'{"log": "abc", "offset": 1, "at_ms": 1}'),
+        ("kafkaesque.origin", b'{"log": "aa", "offset": -1, "at_ms": -1}'),
+        ("kafkaesque.origin", b"\xff"),
+        ("kafkaesque.death", b'{"queue": 5}'),
+        ("kafkaesque.group", b"\xff"),
+        ("sqs.message", b"[]"),
+        ("sqs.message", b'{"types": {"a": "Number"}, "trace": "\\u0000"}'),
+        ("sqs.message", b"\xff"),
+    ],
+)
+def test_headers_that_somebody_has_made_up_are_only_headers(header: tuple[str, bytes]) -> None:
+    sqs = SqsScenario(20)
+    record = Record(0, 0, None, b"hello", (header, ("a", b"x")))
+    request = q.PutMessages(
+        log_id=sqs.queue().topic_id, records=bytes(encode_batch([record])), timeout_ms=5_000
+    )
+    sqs.ask(request, q.PutResult)
+    url = "http://b1:9324/000000000000/orders"
+    wanted = {"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+    (message,) = sqs.client().receive(url, **wanted)
+    assert message["Body"] == "hello"
+    assert len(message["MessageId"]) == 36
 
 
 def test_attributes_are_headers_to_other_protocols() -> None:

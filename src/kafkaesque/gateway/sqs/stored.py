@@ -7,7 +7,7 @@ attributes, as far as SQS can have them.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message was first that was moved."""
 
-    log: str
+    log: Annotated[str, msgspec.Meta(pattern="^([0-9a-f][0-9a-f])*$")]
     offset: int
     at_ms: int
 
