@@ -12,7 +12,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, SSLError
 
-from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.node_client import missing, run_node
 from tests.clients.test_up_secure import SecureUp
 from tests.waiting import eventually
@@ -22,9 +21,8 @@ class SecureSqs:
     """A cluster of one broker, and a user's key."""
 
     def __init__(self, data: Path) -> None:
-        (port,) = unused_ports(1)
-        self.url = f"https://127.0.0.1:{port}"
-        self.up = SecureUp(data, 0, "--secure", "--sqs-port", str(port), brokers=1)
+        self.up = SecureUp(data, 0, "--secure", brokers=1)
+        self.url = f"https://127.0.0.1:{self.up.sqs_port}"
         self.ca = str(data / "certs" / "ca.pem")
 
     def prepare(self) -> None:

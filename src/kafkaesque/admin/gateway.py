@@ -234,7 +234,7 @@ def _refusal_of(caller: AdminConnection, visitor: Visitor | Refused) -> Answer |
     if visitor.login is None:
         if not visitor.must_log_in:
             caller.note_no_login()
-    elif visitor.login != caller.login and not caller.let_in(visitor.login):
+    elif visitor.login != caller.login and not caller.let_in(visitor.login, visitor.login_by):
         return problem(429, "TooManyConnections", "your user has all connections that it may have")
     return None
 

@@ -159,6 +159,32 @@ LISTENER_BYTES_OUT = _counter(
     "listener_bytes_out", "Bytes sent, whatever they were for.", "protocol", "listener"
 )
 
+LOG_INS_OPEN = _gauge(
+    "logins_open",
+    "Open connections that have logged in, by what they have logged in by: a SASL mechanism, "
+    "certificate, http-basic or http-bearer.",
+    "mechanism",
+)
+SESSIONS = _gauge(
+    "sessions", "Sessions of people that have not ended, in the whole cluster as this broker knows."
+)
+RULES_AGE = _gauge(
+    "rules_age_seconds",
+    "Users and rules are at most so old at this broker. Left out where no listener has a log-in.",
+)
+RULES_STALE = _gauge(
+    "rules_stale",
+    "1 if users and rules may be older than authorization.stale.ms.max: nobody is let in. Else 0.",
+)
+KEY_KEEPER = _gauge(
+    "key_keeper", "1 if this broker has a key keeper, so that it can seal and open; else 0."
+)
+KEYS_MISSING = _gauge(
+    "topic_keys_missing",
+    "Versions of keys of encrypted topics that this broker does not have: it can neither seal nor "
+    "open with them.",
+)
+
 LEADERS = _gauge("partitions_led", "Partitions that this broker leads.")
 REPLICAS = _gauge("replicas", "Partitions of which this broker has a copy, or will have one.")
 UNDER_REPLICATED = _gauge(
@@ -353,6 +379,10 @@ SECTIONS = (
             LISTENER_BYTES_IN,
             LISTENER_BYTES_OUT,
         ),
+    ),
+    Section(
+        title="Access and keys",
+        metrics=(LOG_INS_OPEN, SESSIONS, RULES_AGE, RULES_STALE, KEY_KEEPER, KEYS_MISSING),
     ),
     Section(
         title="Replication",

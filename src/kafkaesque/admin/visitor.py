@@ -39,6 +39,8 @@ class Visitor:
     #: Whether nothing is allowed without a log-in.
     must_log_in: bool = False
     login: Success | None = None
+    #: How it was said: http-basic or http-bearer.
+    login_by: str = ""
     #: None: everything is allowed.
     rights: MayDo | None = None
 

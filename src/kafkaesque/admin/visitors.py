@@ -84,7 +84,8 @@ class Visitors:
             on_known(Refused())
         else:
             # A cookie that is over keeps nobody from the page where they log in again.
-            on_known(self._visitor(caller, outcome if isinstance(outcome, Success) else None))
+            login = outcome if isinstance(outcome, Success) else None
+            on_known(self._visitor(caller, login, "http-bearer"))
 
     def check_token(self, caller: Caller, headers: Mapping[str, str]) -> Success | Failure | None:
         """Return who the token of a request is for; None if it has none."""
@@ -93,7 +94,7 @@ class Visitors:
             return None
         return self._access.sessions.check_token(token, caller.peer_host)
 
-    def _visitor(self, caller: Caller, login: Success | None) -> Visitor:
+    def _visitor(self, caller: Caller, login: Success | None, login_by: str) -> Visitor:
         is_open = caller.access is AccessMode.OPEN
         rights = None
         if login is not None and not is_open:
@@ -106,6 +107,7 @@ class Visitors:
             is_open=is_open,
             must_log_in=caller.access is AccessMode.REQUIRED,
             login=login,
+            login_by=login_by,
             rights=rights,
         )
 
@@ -121,7 +123,7 @@ class Visitors:
                 passwords.fail(outcome, caller.origin, BASIC, lambda: on_known(Refused()))
             else:
                 passwords.succeed(user_name(outcome.principal) or "", caller.origin, BASIC)
-                on_known(self._visitor(caller, outcome))
+                on_known(self._visitor(caller, outcome, "http-basic"))
 
         if not passwords.check(found, message, caller.origin, BASIC, on_checked):
             on_known(Refused(is_late=True))

@@ -29,7 +29,7 @@ from kafkaesque.env.network import LOW_WATER_BYTES, Connection, Framing
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.model.errors import InvariantBroken
 
-#: Stands in the audit log for a log-in by TLS.
+#: What a client has logged in by, if not by a SASL mechanism.
 CERTIFICATE: Final = "certificate"
 
 
@@ -129,6 +129,7 @@ class ClientConnection(ABC):
         "is_guarded",
         "is_listener_only",
         "login",
+        "login_by",
         "needs_login",
         "number",
         "rights",
@@ -148,6 +149,8 @@ class ClientConnection(ABC):
         self.needs_login = shared.options.access is AccessMode.REQUIRED
         #: What it has logged in by, if it has.
         self.login: Success | None = None
+        #: By which mechanism, or by a certificate.
+        self.login_by = ""
         #: What it may do; None: everything.
         self.rights: Rights | None = None
         #: For how long the log-in counts, from when it was; 0: for as long as it is valid.
@@ -290,7 +293,7 @@ class ClientConnection(ABC):
             self.refuse(TOO_OLD)
             return
         if isinstance(shown, Success):
-            self._be_let_in(shown, max_ms=0)
+            self._be_let_in(shown, CERTIFICATE, max_ms=0)
             self._note_certificate(shown)
         elif isinstance(shown, Failure):
             shared.meter.login_failures += 1
@@ -423,7 +426,7 @@ class ClientConnection(ABC):
         self.identity = after
         return True
 
-    def let_in(self, success: Success) -> bool:
+    def let_in(self, success: Success, mechanism: str) -> bool:
         """Take a log-in; False if its user has all connections that it may have."""
         shared, name = self.shared, user_name(success.principal) or ""
         connection, logins = self.connection, shared.chassis.logins
@@ -432,16 +435,16 @@ class ClientConnection(ABC):
         if self.needs_login:
             connection.limit_frames(shared.options.frame_bytes_max)
             self.expect_nothing()
-        self._be_let_in(success, max_ms=shared.chassis.max_reauth_ms())
+        self._be_let_in(success, mechanism, max_ms=shared.chassis.max_reauth_ms())
         return True
 
-    def _be_let_in(self, success: Success, *, max_ms: int) -> None:
+    def _be_let_in(self, success: Success, mechanism: str, *, max_ms: int) -> None:
         """Take what the client has proved, for `max_ms` at most; 0: there is no such limit."""
         shared, logins = self.shared, self.shared.chassis.logins
         if logins is None:
             raise InvariantBroken(f"{self.listener} lets clients in, and nobody checks them")
         self.needs_login = False
-        self.login = success
+        self.login, self.login_by = success, mechanism
         self.rights = Rights(logins.access, success.principal, self.origin)
         logins.add(self)
         shared.meter.logged_in += 1

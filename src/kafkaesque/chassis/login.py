@@ -105,7 +105,7 @@ class Login:
             outcome = continued(before, outcome)
         if isinstance(outcome, Failure):
             self._fail(outcome, on_step)
-        elif connection.let_in(outcome):
+        elif connection.let_in(outcome, self._mechanism):
             user = connection.identity.user if connection.identity is not None else ""
             self._logins.attempts.on_success(connection.peer_host, user)
             self._logins.access.note_log_in(outcome, connection.origin, self._mechanism)

@@ -5,7 +5,7 @@ there are few of them: one more costs the one that came first. Password checks t
 are done off the loop, a few at a time. Failures make further refusals come later.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -43,6 +43,10 @@ class Stranger(Protocol):
 class LetIn(Protocol):
     """A client that has logged in."""
 
+    @property
+    def login_by(self) -> str:
+        """By which mechanism."""
+
     def leave_unless_valid(self) -> None:
         """Close it at once if what it was let in by does not hold any more."""
 
@@ -67,6 +71,10 @@ class Logins:
     def strangers(self) -> int:
         """How many there are."""
         return len(self._strangers)
+
+    def open_by_mechanism(self) -> Counter[str]:
+        """Return how many clients that are connected have logged in by which mechanism."""
+        return Counter(each.login_by for each in self._let_in.values())
 
     # -- who is there
 

@@ -70,8 +70,12 @@ class Rights:
 
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is: it asks its own rules."""
-        client = OnBehalfOf(self.principal, self.host, self._origin.listener)
-        return msgspec.structs.replace(command, on_behalf_of=client)
+        return msgspec.structs.replace(command, on_behalf_of=self.client)
+
+    @property
+    def client(self) -> OnBehalfOf:
+        """Who it is, for commands that are made elsewhere."""
+        return OnBehalfOf(self.principal, self.host, self._origin.listener)
 
     @property
     def as_of(self) -> tuple[object, ...]:

@@ -93,6 +93,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "logIn": _FOR_STRANGERS,
     "showSession": _FOR_STRANGERS,
     "logOut": _FOR_STRANGERS,
+    "endSessions": _CHANGES_USERS,
     "addSecondFactor": _CHANGES_USERS,
     "removeSecondFactor": _CHANGES_USERS,
     # Keys are the cluster's: who may read a topic may not have it shredded.

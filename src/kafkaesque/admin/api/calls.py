@@ -11,7 +11,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.problems import status_of
 from kafkaesque.admin.api.values import Problem, View
 from kafkaesque.admin.http import JSON, Answer, Outlet, Request, Respond, Source
-from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import RequestRefused
 
@@ -62,6 +62,12 @@ class Call(Generic[QueryT, BodyT]):
         """Return a command for the controller that says for whom it is, where that is known."""
         rights = self.request.visitor.rights
         return rights.sign(command) if isinstance(rights, Rights) else command
+
+    @property
+    def client(self) -> OnBehalfOf | None:
+        """For whom the controller is asked, where that is known."""
+        rights = self.request.visitor.rights
+        return rights.client if isinstance(rights, Rights) else None
 
     def sees(self, resource_type: ResourceType, name: str) -> bool:
         """Tell whether the client may know of a resource."""

@@ -52,7 +52,7 @@ class KeyPages:
         self._context.doors.keys.rotate(
             topic.topic_id,
             lambda outcome: self._end(call, outcome, what.format("has"), words),
-            call.sign,
+            call.client,
         )
 
     def shred_key(self, call: Call[DryRun, None]) -> None:
@@ -73,7 +73,7 @@ class KeyPages:
             topic.topic_id,
             int(text),
             lambda outcome: self._end(call, outcome, what.format("is"), words),
-            call.sign,
+            call.client,
         )
 
     def rewrap_keys(self, call: Call[DryRun, None]) -> None:
@@ -88,7 +88,7 @@ class KeyPages:
                 call, outcome, f"{outcome} keys are wrapped by the keeper's newest key", words
             )
 
-        self._context.doors.keys.rewrap(on_done, call.sign)
+        self._context.doors.keys.rewrap(on_done, call.client)
 
     def _end(self, call: Call[DryRun, None], outcome: object, what: str, words: list[str]) -> None:
         if isinstance(outcome, RequestRefused):

@@ -255,6 +255,25 @@ class Access:
         self._checkers = replace(self._checkers, jwt=jwt)
         self._sessions = None  # Its next one checks with this verifier, too.
 
+    @property
+    def takes_provider_tokens(self) -> bool:
+        """Whether tokens of an OpenID provider let in users that are not kept here."""
+        return self._checkers.jwt is not None
+
+    @property
+    def session_count(self) -> int:
+        """Sessions of people that have not ended, in the whole cluster."""
+        now_ms = self._clock.wall_ms()
+        return sum(
+            isinstance(each, BearerToken) and each.is_session and each.expires_ms > now_ms
+            for each in self.state.credentials.values()
+        )
+
+    @property
+    def rules_age_ms(self) -> int | None:
+        """How old users and rules may be here; None where nobody asks, or nothing is known yet."""
+        return self._freshness.age_ms
+
     def must_leave(self, success: Success, host: str) -> bool:
         """Tell whether a client that was let in may stay no longer; ask when access has changed."""
         if self.is_stale:

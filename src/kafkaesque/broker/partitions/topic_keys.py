@@ -23,6 +23,7 @@ from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.life import Life
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.access_commands import PutKey, RemoveKey
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
@@ -102,6 +103,11 @@ class TopicKeys:
         """Tell whether all of a topic's keys are here."""
         here = self.versions(topic_id)
         return all(version in here for each, version in self._wrapped if each == topic_id)
+
+    @property
+    def missing_count(self) -> int:
+        """Versions of all topics that are not here: being unwrapped, or not to be had."""
+        return sum(version not in self.versions(topic_id) for topic_id, version in self._wrapped)
 
     def may_come(self, topic_id: bytes, version: int) -> bool:
         """Tell whether a version that is not here is not shredded for all that is known."""
@@ -194,22 +200,32 @@ class TopicKeys:
             else:
                 self._making.discard(topic_id)
 
-        self._add(topic_id, 1, on_done)
+        self._add(topic_id, 1, None, on_done)
 
-    def rotate(self, topic_id: bytes, on_done: OnOutcome, sign: Sign = _for_broker) -> None:
-        """Add a topic's next version, which seals what is produced from then on."""
+    def rotate(self, topic_id: bytes, on_done: OnOutcome, client: OnBehalfOf | None) -> None:
+        """Add a topic's next version, which seals what is produced from then on.
+
+        Of the client the controller asks whether it may, as in `shred` and `rewrap`.
+        """
         versions = [version for each, version in self._wrapped if each == topic_id]
-        self._add(topic_id, max(versions, default=0) + 1, on_done, sign)
+        self._add(topic_id, max(versions, default=0) + 1, client, on_done)
 
     def shred(
-        self, topic_id: bytes, version: int, on_done: OnOutcome, sign: Sign = _for_broker
+        self,
+        topic_id: bytes,
+        version: int,
+        on_done: OnOutcome,
+        client: OnBehalfOf | None,
     ) -> None:
         """Remove a version: what it has sealed can never be read again."""
-        command = RemoveKey(name=topic_key_name(topic_id), version=version)
-        self._controller.submit(sign(command), CHANGE_MS_MAX, on_done)
+        name = topic_key_name(topic_id)
+        command = RemoveKey(name=name, version=version, on_behalf_of=client)
+        self._controller.submit(command, CHANGE_MS_MAX, on_done)
 
     def rewrap(
-        self, on_done: Callable[[int | RequestRefused], None], sign: Sign = _for_broker
+        self,
+        on_done: Callable[[int | RequestRefused], None],
+        client: OnBehalfOf | None,
     ) -> None:
         """Wrap all keys by the keeper's newest key; say how many were not."""
         keeper = self.keeper
@@ -222,18 +238,19 @@ class TopicKeys:
             if not isinstance(result, list):
                 on_done(InvalidRequest(f"the keys cannot be wrapped anew: {error}"))
                 return
-            self._put_all([each for each in result if each not in keys], 0, on_done, sign)
+            changed = [each for each in result if each not in keys]
+            self._put_all(
+                [PutKey(key=each, is_rewrapped=True, on_behalf_of=client) for each in changed],
+                0,
+                on_done,
+            )
 
         self._disk.run(lambda: [keeper.rewrap(key) for key in keys], on_rewrapped)
 
     def _put_all(
-        self,
-        keys: list[WrappedKey],
-        count: int,
-        on_done: Callable[[int | RequestRefused], None],
-        sign: Sign,
+        self, commands: list[PutKey], count: int, on_done: Callable[[int | RequestRefused], None]
     ) -> None:
-        if not keys:
+        if not commands:
             on_done(count)
             return
 
@@ -241,17 +258,16 @@ class TopicKeys:
             if isinstance(outcome, RequestRefused):
                 on_done(outcome)
             else:
-                self._put_all(keys[1:], count + 1, on_done, sign)
+                self._put_all(commands[1:], count + 1, on_done)
 
-        command = sign(PutKey(key=keys[0], is_rewrapped=True))
-        self._controller.submit(command, CHANGE_MS_MAX, on_put)
+        self._controller.submit(commands[0], CHANGE_MS_MAX, on_put)
 
     def wrapped_of(self, topic_id: bytes) -> Iterable[WrappedKey]:
         """Return a topic's keys as they are in the metadata."""
         return [key for (each, _), key in sorted(self._wrapped.items()) if each == topic_id]
 
     def _add(
-        self, topic_id: bytes, version: int, on_done: OnOutcome, sign: Sign = _for_broker
+        self, topic_id: bytes, version: int, client: OnBehalfOf | None, on_done: OnOutcome
     ) -> None:
         keeper = self.keeper
         if keeper is None:
@@ -261,7 +277,8 @@ class TopicKeys:
 
         def on_wrapped(wrapped: object, error: Exception | None) -> None:
             if isinstance(wrapped, WrappedKey):
-                self._controller.submit(sign(PutKey(key=wrapped)), CHANGE_MS_MAX, on_done)
+                command = PutKey(key=wrapped, on_behalf_of=client)
+                self._controller.submit(command, CHANGE_MS_MAX, on_done)
             else:
                 on_done(InvalidRequest(f"the key keeper does not wrap a key: {error}"))
 

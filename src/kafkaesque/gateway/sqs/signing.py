@@ -132,7 +132,7 @@ class Signing:
         """Have a connection be its user's; the audit log is told of the first request alone."""
         if success == caller.login:
             return True
-        if not caller.let_in(success):
+        if not caller.let_in(success, ALGORITHM):
             return False
         self._access.note_log_in(success, caller.origin, ALGORITHM)
         return True
