@@ -8,6 +8,7 @@ from kafkaesque.chassis.http_connection import IDLE_MS_MAX, REQUEST_MS_MAX
 from kafkaesque.gateway.sqs.connection import BODY_BYTES_MAX
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
+from tests.sim.scenario import TOPIC
 from tests.sim.sqs_scenario import SqsScenario, bodies, request_bytes
 
 LONG = 20
@@ -321,3 +322,12 @@ def test_what_web_pages_send_is_refused(request_bytes_: bytes, status: int) -> N
     client = SqsScenario(18).client()
     client.say(request_bytes_)
     assert client.answer().status == status
+
+
+def test_a_queue_over_a_topic_is_not_shown() -> None:
+    sqs = SqsScenario(21)
+    sqs.create("view", {"source.topic": TOPIC})
+    client = sqs.client()
+    assert client.ask("GetQueueUrl", QueueName="view").error == "QueueDoesNotExist"
+    assert client.ask("CreateQueue", QueueName="view").error == "QueueNameExists"
+    assert not any(url.endswith("/view") for url in client.do("ListQueues")["QueueUrls"])

@@ -12,6 +12,11 @@ from kafkaesque.protocols.sqs.errors import SqsError
 CURRENT_MS_MAX: Final = 5_000
 
 
+def is_served(queue: QueueState) -> bool:
+    """Tell whether clients of SQS see a queue: not one over a topic, whose partitions they lack."""
+    return queue.source is None and len(queue.partitions) == 1
+
+
 class QueueFinder:
     """See the module."""
 
@@ -22,7 +27,8 @@ class QueueFinder:
 
     def look(self, name: str) -> QueueState | None:
         """Return a queue, as far as this broker has heard."""
-        return self._doors.cluster.state.queues.get(queue_name(name))
+        found = self._doors.cluster.state.queues.get(queue_name(name))
+        return found if found is not None and is_served(found) else None
 
     def find(self, call: Call[RequestT], name: str, then: OnQueue) -> None:
         """Go on with a queue, now or later; or answer that there is none.

@@ -20,7 +20,7 @@ from kafkaesque.gateway.sqs.attributes import (
     write_tags,
 )
 from kafkaesque.gateway.sqs.call import NO_QUEUE, Call, RequestT
-from kafkaesque.gateway.sqs.finding import QueueFinder
+from kafkaesque.gateway.sqs.finding import QueueFinder, is_served
 from kafkaesque.model.errors import QueueExists, RequestRefused
 from kafkaesque.protocols.sqs import service as s
 from kafkaesque.protocols.sqs.errors import SqsError, invalid_value
@@ -109,9 +109,15 @@ class Managing:
 
         def on_made(outcome: object) -> None:
             if isinstance(outcome, QueueExists):
-                # Somebody has made it at the same time.
+                # Somebody has made it at the same time; or it is one that is not for SQS.
+                taken = SqsError("QueueNameExists", str(outcome))
                 call.try_to(
-                    lambda: self._finder.find(call, name, lambda found: _expect_equal(call, found))
+                    lambda: self._finder.find_or(
+                        call,
+                        name,
+                        lambda found: _expect_equal(call, found),
+                        lambda: call.fail(taken),
+                    )
                 )
             elif isinstance(outcome, RequestRefused):
                 call.fail(outcome)
@@ -267,6 +273,7 @@ class Managing:
             for found in self._doors.queues.all()
             if found.queue.vhost == DEFAULT_VHOST
             and is_queue_name(found.queue.name)
+            and is_served(found)
             and (
                 rights is None
                 or rights.could(Operation.DESCRIBE, ResourceType.QUEUE, found.queue.name)
