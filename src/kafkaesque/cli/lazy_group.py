@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "logout": "End the session of login.",
     "token": "Delegation tokens: create, list, renew, revoke.",
     "key": "Keys of encrypted topics: list, rotate, rewrap, shred.",
-    "user": "Users who log in: create, list, disable, delete; second factors.",
+    "user": "Users who log in: create, list, disable, delete; access keys, second factors.",
     "role": "Roles: rules that are written once for several users.",
     "rule": "Rules of who may do what: create, list, explain, delete.",
     "audit": "The audit log: who logged in, was refused, changed what.",

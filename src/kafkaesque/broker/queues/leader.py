@@ -272,4 +272,5 @@ def _count(host: QueueHost) -> q.QueueCounts:
         log_start=partition.log_start_offset,
         log_end=partition.log.end_offset,
         log_bytes=partition.log.size_bytes,
+        redriving_to=state.redrive_target,
     )
