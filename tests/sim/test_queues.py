@@ -3,9 +3,9 @@
 import json
 
 from kafkaesque.broker.doors.queues import NewMessage
-from kafkaesque.broker.queues.mover import DEATH
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.model.errors import UnknownConsumer
+from kafkaesque.model.message_headers import DEATH
 from tests.sim.queue_scenario import QUEUE, QueueScenario, values
 
 

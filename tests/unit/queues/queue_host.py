@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import Record
-from kafkaesque.queues import arrival as names
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.requests import (
     Answer,
