@@ -54,7 +54,7 @@ class QueueScenario(Scenario):
 
     def host(self, broker: str, name: str = QUEUE) -> QueueHost | None:
         hosts = self.broker(broker).queue_hosts
-        return hosts._hosts.get(self.queue(name).topic_id)
+        return hosts._hosts.get((self.queue(name).topic_id, 0))
 
     def leads(self, broker: str, name: str) -> bool:
         host = self.host(broker, name)

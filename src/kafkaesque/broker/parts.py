@@ -17,6 +17,7 @@ from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
+from kafkaesque.broker.coordinators.share_groups import ShareGroups
 from kafkaesque.broker.coordinators.table_hosts import TableServices
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
@@ -286,6 +287,12 @@ class BrokerParts:
             producer_ids=self.producer_ids,
             partition_leaders=self.transaction_leaders,
         )
+        self.share_groups = ShareGroups(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            coordinators=self.group_coordinators,
+        )
         self.group_offsets = GroupOffsetsClient(
             node=self.node,
             clock=self.env.clock,
@@ -317,6 +324,7 @@ class BrokerParts:
             metadata=self.metadata,
             peers=self.peers,
             partitions=self.partitions,
+            forwarder=self.forwarder,
             checks=self.batch_checks,
             on_start_wanted=self.on_start_wanted,
         )
@@ -521,7 +529,11 @@ class BrokerParts:
                 peers=self.peers,
                 options=options,
             ),
-            groups=Groups(coordinators=self.group_coordinators, offsets=self.group_offsets),
+            groups=Groups(
+                coordinators=self.group_coordinators,
+                offsets=self.group_offsets,
+                share=self.share_groups,
+            ),
             transactions=Transactions(
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),

@@ -17,7 +17,7 @@ from kafkaesque.queues.decisions import NEVER, Reason
 from kafkaesque.queues.distributor import Distributor, claims_of
 from kafkaesque.queues.policy import Overflow, Sharing
 from kafkaesque.queues.requests import Admission, Done, Refusal, Request, Verdict
-from kafkaesque.queues.runs import offsets_of, runs_of
+from kafkaesque.queues.runs import Run, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
 from kafkaesque.queues.upkeep import Upkeep, counted
 
@@ -277,6 +277,27 @@ class Engine:
             self._context.decide(d.Arrive(request.arrival))
         self._context.answer(request.token, Done())
 
+    def _seek(self, request: r.Seek) -> None:
+        if request.offset < 0:
+            self._refuse(request, Refusal.INVALID)
+            return
+        self._context.decide(d.Seek(request.offset))
+        self._sessions.close_left()
+        self._upkeep.look_again()
+        self._context.answer(request.token, Done())
+
+    def _drop(self, request: r.Drop) -> None:
+        live = self._context.state.live
+        runs = tuple(
+            Run(first, min(end, request.before))
+            for first, end in live.runs()
+            if first < request.before
+        )
+        if runs:
+            self._context.decide(d.Remove(Reason.EXPIRED, runs))
+            self._upkeep.look_again()
+        self._context.answer(request.token, Done())
+
     def _refuse(self, request: Any, why: Refusal) -> None:
         self._context.answer(request.token, r.Refused(why=why))
 
@@ -299,4 +320,6 @@ _HANDLERS: dict[type[Request], Callable[[Engine, Any], None]] = {
     r.Moved: Engine._moved,
     r.NotMoved: Engine._not_moved,
     r.Arrived: Engine._arrived,
+    r.Seek: Engine._seek,
+    r.Drop: Engine._drop,
 }

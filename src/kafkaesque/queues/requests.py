@@ -192,6 +192,22 @@ class Arrived:
     arrival: Arrival
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seek:
+    """A cursor goes on at an offset of its source, and all that lives is gone. Answer: `Done`."""
+
+    token: RequestToken
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A cursor's source has nothing before an offset any more. Answer: `Done`."""
+
+    token: RequestToken
+    before: int
+
+
 Request = (
     Attach
     | Detach
@@ -210,6 +226,8 @@ Request = (
     | Moved
     | NotMoved
     | Arrived
+    | Seek
+    | Drop
 )
 
 

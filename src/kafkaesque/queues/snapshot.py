@@ -21,6 +21,7 @@ _NUMBERS = (
     "arrived_bytes",
     "session_last",
     "redrive_end",
+    "seek_count",
 )
 
 

@@ -34,7 +34,12 @@ from kafkaesque.broker.requests.commands import (
     RegisterBroker,
     TakeUpMove,
 )
-from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue
+from kafkaesque.broker.requests.queue_commands import (
+    ChangeQueue,
+    CreateQueue,
+    CreateShareQueue,
+    DeleteShareGroup,
+)
 from kafkaesque.broker.requests.retries import retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, RequestTimedOut
@@ -58,6 +63,8 @@ _REPEATABLE = (
     ChangeQuotas,
     CreateQueue,
     ChangeQueue,
+    CreateShareQueue,
+    DeleteShareGroup,
     AskMoves,
     AskMetadataEnd,
     TakeUpMove,

@@ -168,6 +168,8 @@ class QueueState(TopicState):
 
     queue: QueueName
     options: dict[str, str]
+    #: The topic that it is a cursor over; None: its messages are in its own log.
+    source: TopicId | None = None
 
 
 #: Key of the dynamic options that hold for all brokers.
@@ -384,6 +386,7 @@ class ClusterState:
             created_ms=record.at_ms,
             queue=name,
             options=dict(record.options),
+            source=TopicId(record.source) if isinstance(record.source, bytes) else None,
         )
         self.queues[name] = self.queues_by_log[log_id] = queue
         self._add_partitions(queue, record.partitions)
@@ -491,6 +494,7 @@ class ClusterState:
                 partitions=tuple(partition.placement() for partition in queue.partitions),
                 options=queue.options,
                 configs=queue.configs,
+                source=msgspec.UNSET if queue.source is None else queue.source,
                 at_ms=queue.created_ms,
             )
             for queue in self.queues.values()

@@ -33,9 +33,12 @@ from kafkaesque.broker.metadata.move_planner import (
 )
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.queue_planner import (
+    plan_cursor_deletions,
     plan_queue,
     plan_queue_change,
     plan_queue_deletion,
+    plan_share_group_deletion,
+    plan_share_queue,
 )
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
@@ -106,7 +109,9 @@ from kafkaesque.broker.requests.commands import (
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
+    CreateShareQueue,
     DeleteQueue,
+    DeleteShareGroup,
     QueueCommand,
     QueueResult,
 )
@@ -344,6 +349,18 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
             return Plan(records=[deleted], result=Done())
         case ChangeQueue():
             return Plan(records=list(plan_queue_change(state, command)), result=Done())
+        case CreateShareQueue():
+            log_id, made = plan_share_queue(
+                state,
+                command,
+                number=lambda placed: _number(state, placed),
+                new_id=inputs.new_topic_id,
+                wall_ms=inputs.wall_ms,
+            )
+            return Plan(records=list(made), result=QueueResult(log_id=log_id))
+        case DeleteShareGroup():
+            ended = plan_share_group_deletion(state, command, inputs.wall_ms)
+            return Plan(records=list(ended), result=Done())
 
 
 def _result_of(topic: TopicState) -> TopicResult:
@@ -458,7 +475,7 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
         if name == key_name
     ]
     return Plan(
-        records=[deleted, *keys],
+        records=[deleted, *keys, *plan_cursor_deletions(state, topic.topic_id, inputs.wall_ms)],
         result=_topic_result(topic),
     )
 

@@ -5,17 +5,29 @@ from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
 from kafkaesque.broker.metadata.feature_planner import check_may_have_queues
-from kafkaesque.broker.metadata.queue_names import QueueName, check_queue_name
+from kafkaesque.broker.metadata.queue_names import (
+    QueueName,
+    check_queue_name,
+    share_group_of,
+    share_queue,
+)
 from kafkaesque.broker.metadata.records import (
     PartitionPlacement,
+    PartitionsAdded,
     QueueChanged,
     QueueCreated,
     TopicDeleted,
 )
 from kafkaesque.broker.options.queues import QUEUES_MAX, make_policy
-from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
+from kafkaesque.broker.requests.queue_commands import (
+    ChangeQueue,
+    CreateQueue,
+    CreateShareQueue,
+    DeleteQueue,
+    DeleteShareGroup,
+)
 from kafkaesque.model.errors import ConfigError, InvalidConfig, OverBound, QueueExists
-from kafkaesque.model.ids import TopicId
+from kafkaesque.model.ids import NodeId, TopicId
 
 #: The longest batch of messages that is appended at once.
 MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -67,6 +79,68 @@ def plan_queue(
         at_ms=wall_ms,
     )
     return log_id, [record]
+
+
+def plan_share_queue(
+    state: ClusterState,
+    command: CreateShareQueue,
+    *,
+    number: Callable[[list[tuple[NodeId, ...]]], tuple[PartitionPlacement, ...]],
+    new_id: Callable[[], TopicId],
+    wall_ms: int,
+) -> tuple[TopicId, list[QueueCreated | PartitionsAdded]]:
+    """Return the id of a cursor's log, and the record that makes it or lets it grow.
+
+    Each of its partitions is placed as the topic's, so that mostly one broker leads both.
+
+    Raises:
+        UnknownTopicId: there is no such topic.
+        OverBound: there are too many queues.
+    """
+    check_may_have_queues(state)
+    topic = state.topic_by_id(TopicId(command.topic_id))
+    name = share_queue(command.group, topic.topic_id)
+    existing = state.queues.get(name)
+    have = 0 if existing is None else len(existing.partitions)
+    placed = number([each.wanted for each in topic.partitions[have:]])
+    if existing is not None:
+        added = PartitionsAdded(topic_id=existing.topic_id, partitions=placed)
+        return existing.topic_id, [added] if placed else []
+    if len(state.queues) >= QUEUES_MAX:
+        raise OverBound(f"there are {QUEUES_MAX} queues already")
+    log_id = new_id()
+    record = QueueCreated(
+        vhost=name.vhost,
+        name=name.name,
+        log_id=log_id,
+        partitions=placed,
+        configs=LOG_CONFIGS,
+        source=topic.topic_id,
+        at_ms=wall_ms,
+    )
+    return log_id, [record]
+
+
+def plan_share_group_deletion(
+    state: ClusterState, command: DeleteShareGroup, wall_ms: int
+) -> list[TopicDeleted]:
+    """Return the records that end cursors of a share group."""
+    return [
+        TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms)
+        for each in state.queues.values()
+        if share_group_of(each.queue) == command.group and command.topic_id in (None, each.source)
+    ]
+
+
+def plan_cursor_deletions(
+    state: ClusterState, topic_id: TopicId, wall_ms: int
+) -> list[TopicDeleted]:
+    """Return the records that end all cursors over a topic, which is deleted."""
+    return [
+        TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms)
+        for each in state.queues.values()
+        if each.source == topic_id
+    ]
 
 
 def plan_queue_deletion(state: ClusterState, command: DeleteQueue, wall_ms: int) -> TopicDeleted:

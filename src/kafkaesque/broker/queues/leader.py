@@ -45,6 +45,10 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             _attach(host, request.consumer, on_done)
         case q.PeekMessages():
             _peek(host, request, on_done)
+        case q.SeekCursor():
+            host.seek(request.offset)
+            seek = r.Seek(token=host.new_token(), offset=request.offset)
+            host.ask_engine(seek, _told(on_done, _done))
         case q.AskQueue():
             on_done(_count(host))
         case _:
@@ -152,6 +156,7 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
             on_done(refusal_of(answer))
 
     host.ask_engine(take, on_answer)
+    host.on_wanted()
 
 
 def _hand_out(
@@ -188,12 +193,7 @@ def _hand_out(
             )
         )
 
-    try:
-        partition = host.partition()
-    except RequestRefused:
-        on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
-        return
-    host.bodies.read(partition, offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
+    host.bodies.read(offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
 
 
 def _sorted(found: Found) -> list[tuple[int, Record]]:
@@ -221,8 +221,8 @@ def _failures_before(host: QueueHost, offset: int) -> int:
 
 
 def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
-    partition = host.partition()
-    committed = partition.high_watermark
+    host.partition()
+    committed = host.readable_end
     count = max(0, min(request.messages_max, TAKEN_MAX))
     browsed = {
         each.offset: each
@@ -239,7 +239,7 @@ def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
         )
 
     bytes_max = min(request.bytes_max, TAKEN_BYTES_MAX)
-    host.bodies.read(partition, list(browsed), bytes_max, on_found)
+    host.bodies.read(list(browsed), bytes_max, on_found)
 
 
 def _peeked(browsed: r.Browsed, record: Record) -> q.PeekedMessage:
@@ -262,6 +262,9 @@ def _count(host: QueueHost) -> q.QueueCounts:
         parked=state.parked.count,
         moving=len(state.moving),
         consumers=host.queue.consumer_count,
+        floor=state.floor,
+        end=state.end,
+        has_begun=state.seek_count > 0,
         oldest_ms=0 if first is None else state.ages.arrived_ms(first),
         arrived=state.arrived_count,
         removed={reason.name.lower(): state.removed[reason] for reason in Reason},

@@ -110,12 +110,7 @@ class Mover:
             else:
                 self._send(lane, source, target_log, moves, found)
 
-        try:
-            partition = lane.host.partition()
-        except RequestRefused:
-            self._later(lane)
-            return
-        lane.host.bodies.read(partition, offsets, MOVED_BYTES_MAX, on_found)
+        lane.host.bodies.read(offsets, MOVED_BYTES_MAX, on_found)
 
     def _send(
         self,

@@ -165,6 +165,24 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Row(
         (Need(_O.DESCRIBE, _T.DELEGATION_TOKEN), Need(_O.DESCRIBE_TOKENS, _T.USER))
     ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Row(
+        (*_group(_O.READ), *_topic(_O.DESCRIBE)), "share_groups:heartbeat"
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: Row(
+        (*_group(*sorted(SUPPORTED[_T.GROUP])), *_topic(_O.DESCRIBE)), "share_groups:describe"
+    ),
+    # Topics are asked for one by one, when a session begins to read them.
+    ApiKey.SHARE_FETCH: Row((*_group(_O.READ), *_topic(_O.READ)), "share_groups:share_fetch"),
+    ApiKey.SHARE_ACKNOWLEDGE: Row(_group(_O.READ), "share_groups:share_acknowledge"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Row(
+        (*_group(_O.DESCRIBE), *_topic(_O.DESCRIBE)), "share_groups:describe_offsets"
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Row(
+        (*_group(_O.READ), *_topic(_O.READ)), "share_groups:alter_offsets"
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Row(
+        (*_group(_O.DELETE), *_topic(_O.READ)), "share_groups:delete_offsets"
+    ),
     ApiKey.PUT_MESSAGES: Row(_queue(_O.WRITE), "queues:put_messages"),
     ApiKey.TAKE_MESSAGES: Row(_queue(_O.READ), "queues:take_messages"),
     ApiKey.SETTLE_MESSAGES: Row(_queue(_O.READ), "queues:take_messages"),

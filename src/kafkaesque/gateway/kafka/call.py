@@ -36,7 +36,7 @@ class Belongings(Protocol):
 class Caller(ClientConnection):
     """A client's connection, as its calls and their handlers see it."""
 
-    __slots__ = ("consumers", "has_sought_brokers", "mechanism", "now_ns", "sasl")
+    __slots__ = ("consumers", "has_sought_brokers", "mechanism", "now_ns", "sasl", "sessions")
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -48,6 +48,8 @@ class Caller(ClientConnection):
         self.mechanism = ""
         #: Of queues, if it has attached any.
         self.consumers: Belongings | None = None
+        #: Of share groups, if it has begun any.
+        self.sessions: Belongings | None = None
 
     @property
     def host(self) -> str:

@@ -12,9 +12,9 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import ControllerResult, Done
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
+    ClientQueueCommand,
     CreateQueue,
     DeleteQueue,
-    QueueCommand,
     QueueResult,
 )
 from kafkaesque.gateway.kafka.call import Call
@@ -113,7 +113,7 @@ def _refused(response: Callable[..., Any], refusal: RequestRefused) -> Any:
 def _submit(
     context: Context,
     call: Call,
-    command: QueueCommand,
+    command: ClientQueueCommand,
     timeout_ms: int,
     response: Callable[..., Any],
     make: Callable[[ControllerResult], Any],
