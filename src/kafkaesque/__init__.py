@@ -4,13 +4,16 @@ from importlib import import_module
 
 __version__ = "0.2.0.dev0"
 
-__all__ = ["Client", "Message"]
+__all__ = ["AsyncClient", "Client", "Message", "Reject", "Retry"]
 
 #: Where each name is. The client is loaded when somebody asks for it, and never by a broker: so
 #: there is no import here, and `__init__.pyi` says the types.
 _PLACES = {
+    "AsyncClient": "client.async_client",
     "Client": "client.client",
     "Message": "client.message",
+    "Reject": "client.working",
+    "Retry": "client.working",
 }
 
 

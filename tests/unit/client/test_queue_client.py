@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,28 +11,8 @@ import pytest
 from kafkaesque import Client, Message
 from kafkaesque.client import errors
 from kafkaesque.client.queue_client import Received
-from kafkaesque.testing import LiveCluster
 
 SOON_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LiveCluster]:
-    with LiveCluster(29) as live:
-        yield live
-
-
-@pytest.fixture(scope="module")
-def client(cluster: LiveCluster) -> Iterator[Client]:
-    with Client(cluster.bootstrap_servers) as made:
-        yield made
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, client: Client) -> str:
-    name = str(request.node.name)
-    client.create_queue(name)
-    return name
 
 
 def test_a_message_is_put_got_and_acknowledged(client: Client, queue: str) -> None:
