@@ -1,14 +1,24 @@
 """The synchronous client."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from kafkaesque.client.config import ClientOptions
 from kafkaesque.client.queue_client import QueueClient, Received
+from kafkaesque.client.serializers import JSON, TEXT, Serializer
+from kafkaesque.client.streams.attempts import ATTEMPTS, BACKOFF_S, make_attempt_policy
+from kafkaesque.client.streams.records import Outgoing, StreamRecord
 from kafkaesque.client.worker import Worker
-from kafkaesque.client.working import LOCK_S, OnError, make_worker_config
+from kafkaesque.client.working import LOCK_S, OnError, OnRecordError, make_worker_config
+
+if TYPE_CHECKING:
+    # With librdkafka, which is loaded when it is needed.
+    from kafkaesque.client.streams.consumer import Consumer, Start
+    from kafkaesque.client.streams.processor import Delivery, Processor
+    from kafkaesque.client.streams.producer import Producer
+    from kafkaesque.client.streams.transformer import Transformer
 
 
 class Client(QueueClient):
@@ -41,6 +51,8 @@ class Client(QueueClient):
         for worker in list(self._workers):
             worker.stop()
         super().close()
+
+    # -- queues
 
     def worker(
         self,
@@ -80,3 +92,126 @@ class Client(QueueClient):
         """
         worker = self.worker(queue, callback, concurrency=concurrency, lock=lock, on_error=on_error)
         return worker.start()
+
+    # -- streams
+
+    def producer(
+        self,
+        *,
+        key: Serializer[Any] = TEXT,
+        value: Serializer[Any] = JSON,
+        transactional_id: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> "Producer":
+        """Return a producer for topics; see `Producer`.
+
+        Keys and values are written by serializers. With a `transactional_id` it has transactions,
+        and is the only one with this id. `settings` are librdkafka's own.
+
+        Raises:
+            InvalidArgument: a setting makes no sense, or would break what a producer promises.
+        """
+        from kafkaesque.client.streams.producer import Producer
+
+        return Producer(
+            self.config,
+            key=key,
+            value=value,
+            transactional_id=transactional_id,
+            settings=settings or {},
+        )
+
+    def consumer(
+        self,
+        *topics: str,
+        group: str,
+        key: Serializer[Any] = TEXT,
+        value: Serializer[Any] = JSON,
+        start: "Start" = "earliest",
+        settings: Mapping[str, Any] | None = None,
+    ) -> "Consumer":
+        """Return a consumer of topics, as a member of a group; see `Consumer`.
+
+        `start` says where a group begins that has read nothing yet. A topic that begins with `^` is
+        a regular expression. `settings` are librdkafka's own.
+
+        Raises:
+            InvalidArgument: a setting makes no sense, or would break what a consumer promises.
+        """
+        from kafkaesque.client.streams.consumer import Consumer
+
+        return Consumer(
+            self.config,
+            topics,
+            group=group,
+            key=key,
+            value=value,
+            start=start,
+            settings=settings or {},
+        )
+
+    def processor(
+        self,
+        *topics: str,
+        group: str,
+        function: Callable[[StreamRecord], object],
+        key: Serializer[Any] = TEXT,
+        value: Serializer[Any] = JSON,
+        start: "Start" = "earliest",
+        delivery: "Delivery" = "at-least-once",
+        attempts: int = ATTEMPTS,
+        backoff: float = BACKOFF_S,
+        dead_letters: str | None = None,
+        on_error: OnRecordError | None = None,
+    ) -> "Processor":
+        """Return what runs a function for each record; see `Processor`. It does not run yet.
+
+        A record that fails is tried `attempts` times in all, `backoff` seconds apart and twice as
+        long each time, and then sent to the topic of dead letters. Without one, the exception ends
+        the run. Records behind it in its partition wait.
+
+        Raises:
+            InvalidArgument: an argument makes no sense.
+        """
+        from kafkaesque.client.streams.processor import Processor, check_delivery
+
+        check_delivery(delivery)
+        policy = make_attempt_policy(attempts, backoff, dead_letters, on_error)
+        return Processor(
+            self.consumer(*topics, group=group, key=key, value=value, start=start),
+            function,
+            producer=None if dead_letters is None else self.producer(),
+            policy=policy,
+            delivery=delivery,
+        )
+
+    def transformer(
+        self,
+        *topics: str,
+        group: str,
+        function: Callable[[StreamRecord], Iterable[Outgoing]],
+        transactional_id: str,
+        key: Serializer[Any] = TEXT,
+        value: Serializer[Any] = JSON,
+        attempts: int = ATTEMPTS,
+        backoff: float = BACKOFF_S,
+        dead_letters: str | None = None,
+        on_error: OnRecordError | None = None,
+    ) -> "Transformer":
+        """Return what consumes, transforms and produces in transactions; see `Transformer`.
+
+        Results are written by the same serializers. Every process has a `transactional_id` of its
+        own, and the same one after a restart.
+
+        Raises:
+            InvalidArgument: an argument makes no sense.
+        """
+        from kafkaesque.client.streams.transformer import Transformer
+
+        policy = make_attempt_policy(attempts, backoff, dead_letters, on_error)
+        return Transformer(
+            self.consumer(*topics, group=group, key=key, value=value),
+            function,
+            producer=self.producer(key=key, value=value, transactional_id=transactional_id),
+            policy=policy,
+        )

@@ -71,6 +71,18 @@ class QueueFull(KafkaesqueError):
         self.refused = tuple(refused)
 
 
+class TopicNotFound(KafkaesqueError):
+    """There is no topic of this name, or no such partition."""
+
+
+class Fenced(KafkaesqueError):
+    """Another producer has the transactional id now; this one can do nothing any more."""
+
+
+class Aborted(KafkaesqueError):
+    """The transaction was aborted: none of it was done."""
+
+
 class LockLost(KafkaesqueError):
     """The lock of a message had ended: it was settled before, or somebody else may have it now."""
 

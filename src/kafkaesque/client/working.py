@@ -14,6 +14,7 @@ from kafkaesque.client.errors import (
     Timeout,
 )
 from kafkaesque.client.message import milliseconds
+from kafkaesque.client.streams.records import StreamRecord
 
 #: A worker that is told to stop is told so by its next answer, which comes after so long.
 TAKE_WAIT_S: Final = 1.0
@@ -31,6 +32,8 @@ log: Final = logging.getLogger("kafkaesque.client")
 
 #: Is told of each error: the message it was with, if there was one.
 OnError = Callable[[Exception, Delivery | None], None]
+#: The same for records of topics.
+OnRecordError = Callable[[Exception, StreamRecord], None]
 
 
 class Reject(Exception):
