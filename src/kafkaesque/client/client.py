@@ -1,20 +1,30 @@
 """The synchronous client."""
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
+from kafkaesque.client.calls import SPARE_S
 from kafkaesque.client.config import ClientOptions
+from kafkaesque.client.events.filters import Filter, as_filter
+from kafkaesque.client.message import When
 from kafkaesque.client.queue_client import QueueClient, Received
 from kafkaesque.client.serializers import JSON, TEXT, Serializer
-from kafkaesque.client.streams.attempts import ATTEMPTS, BACKOFF_S, make_attempt_policy
-from kafkaesque.client.streams.records import Outgoing, StreamRecord
+from kafkaesque.client.streams.attempts import (
+    ATTEMPTS,
+    BACKOFF_S,
+    log_record_error,
+    make_attempt_policy,
+)
+from kafkaesque.client.streams.records import Event, Sent, StreamRecord
 from kafkaesque.client.worker import Worker
 from kafkaesque.client.working import LOCK_S, OnError, OnRecordError, make_worker_config
 
 if TYPE_CHECKING:
     # With librdkafka, which is loaded when it is needed.
+    from kafkaesque.client.events.subscription import Subscription
     from kafkaesque.client.streams.consumer import Consumer, Start
     from kafkaesque.client.streams.processor import Delivery, Processor
     from kafkaesque.client.streams.producer import Producer
@@ -42,14 +52,25 @@ class Client(QueueClient):
         """
         super().__init__(bootstrap_servers, **options)
         self._workers: WeakSet[Worker] = WeakSet()
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
+        #: Of `publish`; made when it is first needed.
+        self._publisher: Producer | None = None
+        self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Stop all workers in order, then close all connections.
+        """Stop all workers and subscriptions in order, then close all connections.
 
-        Whatever is asked afterwards raises `Closed`.
+        Whatever is asked afterwards raises `Closed`. Producers and consumers are closed by whoever
+        made them.
         """
         for worker in list(self._workers):
             worker.stop()
+        for subscription in list(self._subscriptions):
+            subscription.stop()
+        with self._lock:
+            publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()
         super().close()
 
     # -- queues
@@ -173,23 +194,17 @@ class Client(QueueClient):
         Raises:
             InvalidArgument: an argument makes no sense.
         """
-        from kafkaesque.client.streams.processor import Processor, check_delivery
+        from kafkaesque.client.streams.making import Source, make_processor
 
-        check_delivery(delivery)
         policy = make_attempt_policy(attempts, backoff, dead_letters, on_error)
-        return Processor(
-            self.consumer(*topics, group=group, key=key, value=value, start=start),
-            function,
-            producer=None if dead_letters is None else self.producer(),
-            policy=policy,
-            delivery=delivery,
-        )
+        source = Source(topics=topics, group=group, key=key, value=value, start=start)
+        return make_processor(self.config, source, function, policy, delivery)
 
     def transformer(
         self,
         *topics: str,
         group: str,
-        function: Callable[[StreamRecord], Iterable[Outgoing]],
+        function: Callable[[StreamRecord], Iterable[Event]],
         transactional_id: str,
         key: Serializer[Any] = TEXT,
         value: Serializer[Any] = JSON,
@@ -206,12 +221,67 @@ class Client(QueueClient):
         Raises:
             InvalidArgument: an argument makes no sense.
         """
-        from kafkaesque.client.streams.transformer import Transformer
+        from kafkaesque.client.streams.making import Source, make_transformer
 
         policy = make_attempt_policy(attempts, backoff, dead_letters, on_error)
-        return Transformer(
-            self.consumer(*topics, group=group, key=key, value=value),
-            function,
-            producer=self.producer(key=key, value=value, transactional_id=transactional_id),
-            policy=policy,
-        )
+        source = Source(topics=topics, group=group, key=key, value=value)
+        return make_transformer(self.config, source, function, policy, transactional_id)
+
+    # -- events
+
+    def publish(self, event: Event) -> Sent:
+        """Publish an event, and return its place when it is committed.
+
+        Those who have subscribed get it; it does not wait for any of them. The value is written as
+        JSON; for another form, use a `producer`.
+
+        Raises:
+            KafkaesqueError: as of `Producer.send`, and what its future has.
+        """
+        with self._lock:
+            if self._publisher is None:
+                self._publisher = self.producer()
+            publisher = self._publisher
+        sent = publisher.send(event.topic, event.value, key=event.key, headers=event.headers)
+        return sent.result(self.config.timeout_s + SPARE_S)
+
+    def subscribe(
+        self,
+        wanted: Filter | str,
+        callback: Callable[[StreamRecord], object],
+        expiry: When | None = None,
+        *,
+        value: Serializer[Any] = JSON,
+        on_error: OnRecordError | None = None,
+    ) -> "Subscription":
+        """Call back for each event from now on that a filter wants; return a handle.
+
+        When it returns, no later event is missed. The filter is a pattern of topics, as in
+        `orders.*`, or a `Filter`, which has an expression, too. It ends by `unsubscribe`, at its
+        expiry (seconds from now, or a time with a zone), or with the client. The callback is called
+        on a thread of the subscription, once for each event; exceptions are reported.
+
+        The expression is evaluated in the client: events that do not match are fetched, too.
+
+        Raises:
+            InvalidArgument: the filter or the expiry makes no sense.
+            TopicNotFound: it is no pattern, and there is no such topic.
+            BrokerUnavailable: it could not begin in time.
+        """
+        from kafkaesque.client.events.listener import Listener, expiry_s
+        from kafkaesque.client.events.subscription import Subscription
+
+        listener = Listener(self.config, as_filter(wanted), value, expiry_s(expiry))
+        subscription = Subscription(listener, callback, on_error or log_record_error)
+        try:
+            listener.begin()
+        except BaseException:
+            listener.close()
+            raise
+        subscription.start()
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, handle: "Subscription") -> None:
+        """End a subscription: the callback is not called any more when this returns."""
+        handle.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkaesque import Client, Reject, Retry
+from kafkaesque import AsyncClient, Client, Event, Reject, Retry
 from kafkaesque.client import errors
 from kafkaesque.client.serializers import RAW, TEXT, Serializer
 from kafkaesque.client.streams.consumer import Undecodable
-from kafkaesque.client.streams.records import Outgoing, StreamRecord
+from kafkaesque.client.streams.records import StreamRecord
 from kafkaesque.testing import LiveCluster
 from tests.waiting import eventually
 
@@ -236,9 +237,9 @@ def test_a_transformer_sends_what_follows_once(client: Client, topic: str) -> No
     send(client, topic, "a", "bad", "b")
     out = f"{topic}.out"
 
-    def double(record: StreamRecord) -> Iterable[Outgoing]:
+    def double(record: StreamRecord) -> Iterable[Event]:
         function(record)
-        return [Outgoing(out, f"{record.value}{n}", key=record.key) for n in (1, 2)]
+        return [Event(out, f"{record.value}{n}", key=record.key) for n in (1, 2)]
 
     work = client.transformer(
         topic,
@@ -272,3 +273,47 @@ def test_a_transaction_is_all_or_nothing(client: Client, topic: str) -> None:
                 other.send(topic, "c")
             with pytest.raises(errors.Fenced), producer.transaction():
                 producer.send(topic, "d").result(SOON_S)
+
+
+def test_all_of_it_with_asyncio(cluster: LiveCluster, topic: str) -> None:
+    out = f"{topic}.out"
+    seen: list[object] = []
+
+    async def double(record: StreamRecord) -> list[Event]:
+        await asyncio.sleep(0)
+        return [Event(out, record.value * 2)]
+
+    async def main() -> None:
+        async with AsyncClient(cluster.bootstrap_servers) as client:
+            async with client.producer(transactional_id=topic) as producer:
+                async with producer.transaction():
+                    sent = await asyncio.gather(*(producer.send(topic, n) for n in range(5)))
+                with pytest.raises(errors.InvalidArgument):
+                    async with producer.transaction():
+                        await producer.send(topic, object())
+            assert [each.offset for each in sent] == list(range(5))
+            work = client.transformer(
+                topic, group="g", function=double, transactional_id=f"{topic}.t"
+            )
+            running = asyncio.create_task(work.run())
+            async with client.consumer(out, group="g") as consumer:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(consumer.get(), 0.001)
+                async for record in consumer:
+                    seen.append(record.value)
+                    if len(seen) == 5:
+                        consumer.stop()
+            work.stop()
+            await running
+
+            async def fail(_: StreamRecord) -> None:
+                raise Broken
+
+            bad = client.processor(
+                topic, group="h", function=fail, attempts=1, on_error=lambda *_: None
+            )
+            with pytest.raises(Broken):
+                await bad.run()
+
+    asyncio.run(main())
+    assert seen == [0, 2, 4, 6, 8]

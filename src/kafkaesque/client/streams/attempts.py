@@ -55,11 +55,12 @@ def make_attempt_policy(
         attempts_max=attempts,
         backoff_s=milliseconds(backoff) / 1000,
         dead_letters=dead_letters,
-        on_error=_log_error if on_error is None else on_error,
+        on_error=log_record_error if on_error is None else on_error,
     )
 
 
-def _log_error(error: Exception, record: StreamRecord) -> None:
+def log_record_error(error: Exception, record: StreamRecord) -> None:
+    """Report an error where nobody has said how."""
     log.error("record %s of %s-%s", record.offset, record.topic, record.partition, exc_info=error)
 
 

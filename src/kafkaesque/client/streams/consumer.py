@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
 from confluent_kafka import Consumer as Library
@@ -195,7 +196,7 @@ class Consumer:
             left_s = TAKE_WAIT_S if ends_s is None else max(0.0, ends_s - time.monotonic())
             message = self._poll(min(left_s, TAKE_WAIT_S))
             if message is not None:
-                return self._record_of(message)
+                return decoded_record(raw_record(message), self._key, self._value)
             if ends_s is not None and time.monotonic() >= ends_s:
                 return None
         return None
@@ -216,26 +217,21 @@ class Consumer:
             return None
         raise error_of(error, f"reading topic {message.topic() or ', '.join(self.topics)!r}")
 
-    def _record_of(self, message: Message) -> StreamRecord:
-        raw: StreamRecord = raw_record(message)
-        try:
-            return StreamRecord(
-                topic=raw.topic,
-                partition=raw.partition,
-                offset=raw.offset,
-                timestamp_ms=raw.timestamp_ms,
-                key=_decode(self._key.decode, raw.raw_key),
-                value=_decode(self._value.decode, raw.raw_value),
-                headers=raw.headers,
-                raw_key=raw.raw_key,
-                raw_value=raw.raw_value,
-            )
-        except Exception as error:
-            raise Undecodable(raw, error) from error
 
+def decoded_record(raw: StreamRecord, key: Serializer[Any], value: Serializer[Any]) -> StreamRecord:
+    """Return a record with its key and value decoded.
 
-def _decode(decode: Callable[[bytes], Any], data: bytes | None) -> Any:
-    return None if data is None else decode(data)
+    Raises:
+        Undecodable: a serializer cannot read it.
+    """
+    try:
+        return replace(
+            raw,
+            key=None if raw.raw_key is None else key.decode(raw.raw_key),
+            value=None if raw.raw_value is None else value.decode(raw.raw_value),
+        )
+    except Exception as error:
+        raise Undecodable(raw, error) from error
 
 
 def raw_record(message: Message) -> StreamRecord:

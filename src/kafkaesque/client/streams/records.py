@@ -17,8 +17,8 @@ class Sent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A record that is to be sent."""
+class Event:
+    """A record that is to be sent: something that has happened, or what follows from another."""
 
     topic: str
     value: Any
@@ -42,6 +42,10 @@ class StreamRecord:
     #: As they came.
     raw_key: bytes | None
     raw_value: bytes | None
+
+    def text(self) -> str:
+        """Return the value's bytes as text; raise UnicodeDecodeError for what is no UTF-8."""
+        return (self.raw_value or b"").decode()
 
     @property
     def time(self) -> datetime:

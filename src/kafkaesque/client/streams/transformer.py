@@ -25,7 +25,7 @@ from kafkaesque.client.errors import (
 from kafkaesque.client.streams.attempts import AttemptPolicy, dead_letter_headers
 from kafkaesque.client.streams.consumer import Consumer, Undecodable
 from kafkaesque.client.streams.producer import Producer
-from kafkaesque.client.streams.records import Outgoing, StreamRecord
+from kafkaesque.client.streams.records import Event, StreamRecord
 from kafkaesque.client.working import AGAIN_S_MAX, AGAIN_S_MIN, TAKE_WAIT_S, log
 
 #: Records of one transaction, and how long it waits for more of them.
@@ -42,7 +42,7 @@ class Transformer:
     def __init__(
         self,
         consumer: Consumer,
-        function: Callable[[StreamRecord], Iterable[Outgoing]],
+        function: Callable[[StreamRecord], Iterable[Event]],
         *,
         producer: Producer,
         policy: AttemptPolicy,
@@ -171,7 +171,7 @@ class _DeadLetter(NamedTuple):
     attempts: int
 
 
-_Result = list[Outgoing] | _DeadLetter
+_Result = list[Event] | _DeadLetter
 
 
 def _positions(
