@@ -141,8 +141,11 @@ class AsyncQueueClient:
         """As `Client.get_many`."""
         ends_s = None if timeout is None else time.monotonic() + timeout
         while True:
-            left_s = WAIT_S_MAX if ends_s is None else max(0.0, ends_s - time.monotonic())
-            found = await self._run(self._queues.take(queue, count, lock, left_s, self._received))
+            left_s = None if ends_s is None else max(0.0, ends_s - time.monotonic())
+            wait_s = WAIT_S_MAX if left_s is None else left_s
+            found = await self._run(
+                self._queues.take(queue, count, lock, wait_s, left_s, self._received)
+            )
             if found or (ends_s is not None and time.monotonic() >= ends_s):
                 return found
 
@@ -150,7 +153,7 @@ class AsyncQueueClient:
         self, queue: str, *, lock: float | timedelta | None = None
     ) -> AsyncReceived | None:
         """As `Client.poll`."""
-        found = await self._run(self._queues.take(queue, 1, lock, 0, self._received))
+        found = await self._run(self._queues.take(queue, 1, lock, 0, None, self._received))
         return found[0] if found else None
 
     # -- settling

@@ -69,7 +69,7 @@ class Calls:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise _too_late(what, last, is_uncertain)
-            attempt_s = min(left_s, wait_s + ATTEMPT_S_MAX) if is_repeatable else left_s
+            attempt_s = min(left_s, max(ATTEMPT_S_MAX, 2 * wait_s)) if is_repeatable else left_s
             try:
                 link = yield from self.connections.take(deadline_s)
             except BrokerUnavailable as error:

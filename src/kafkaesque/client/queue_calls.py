@@ -19,6 +19,7 @@ from kafkaesque.client.errors import (
     MessageTooLarge,
     OutcomeUnknown,
     QueueFull,
+    Timeout,
     error_of,
 )
 from kafkaesque.client.message import Message, encode_message, milliseconds, wall_ms
@@ -50,7 +51,7 @@ _DECODED_BYTES_MAX: Final = 128 * 1024 * 1024
 TAKE_BYTES_MAX: Final = 4 * 1024 * 1024
 TAKE_MESSAGES_MAX: Final = 1_000
 #: A broker is asked to wait so long; who wants to wait for longer asks again.
-WAIT_S_MAX: Final = 10.0
+WAIT_S_MAX: Final = 5.0
 #: Who wants to wait for less is given so much for opening a connection.
 CONNECT_S: Final = 5.0
 _DEDUPLICATION: Final = "deduplication.ms"
@@ -152,11 +153,15 @@ class QueueCalls:
         count: int,
         lock: float | timedelta | None,
         wait_s: float,
+        left_s: float | None,
         make: Callable[[str, Record, int, int], DeliveryT],
     ) -> Steps[list[DeliveryT]]:
         """Take messages: wait for the first at most so long, and return it with what else is there.
 
+        Brokers are looked for at most until `left_s` are over; None: as the client has it.
+
         Raises:
+            Timeout: no broker has answered.
             KafkaesqueError: as the broker refuses it.
         """
         if not 0 < count <= TAKE_MESSAGES_MAX:
@@ -170,16 +175,21 @@ class QueueCalls:
             lock_ms=-1 if lock is None else milliseconds(lock),
             wait_ms=int(wait_s * 1000),
         )
+        if left_s is not None:
+            left_s = max(left_s, min(CONNECT_S, self._calls.config.timeout_s))
         # Asked again it takes others: what an answer that was lost has locked comes when its lock
         # has ended.
-        answer = yield from self._calls.ask(
-            f"taking from queue {queue!r}",
-            ApiKey.TAKE_MESSAGES,
-            lambda _: request,
-            self._calls.deadline(max(wait_s, min(CONNECT_S, self._calls.config.timeout_s))),
-            is_repeatable=True,
-            wait_s=wait_s,
-        )
+        try:
+            answer = yield from self._calls.ask(
+                f"taking from queue {queue!r}",
+                ApiKey.TAKE_MESSAGES,
+                lambda _: request,
+                self._calls.deadline(left_s),
+                is_repeatable=True,
+                wait_s=wait_s,
+            )
+        except OutcomeUnknown as error:
+            raise Timeout(str(error)) from None
         return [
             make(queue, record, attempt, failures)
             for record, attempt, failures in zip(

@@ -146,7 +146,8 @@ class QueueClient:
         Raises:
             Empty: no message came in time.
             QueueNotFound, QueueInUse, NotAuthorized: as the broker refuses it.
-            BrokerUnavailable: no broker could be reached within the client's timeout.
+            BrokerUnavailable, Timeout: no broker could be reached, or none has answered. What an
+                answer that was lost has locked comes again when its lock ends.
         """
         found = self.get_many(queue, 1, timeout, lock=lock)
         if not found:
@@ -171,8 +172,9 @@ class QueueClient:
         """
         ends_s = None if timeout is None else time.monotonic() + timeout
         while True:
-            left_s = WAIT_S_MAX if ends_s is None else max(0.0, ends_s - time.monotonic())
-            found = self._run(self._queues.take(queue, count, lock, left_s, self._received))
+            left_s = None if ends_s is None else max(0.0, ends_s - time.monotonic())
+            wait_s = WAIT_S_MAX if left_s is None else left_s
+            found = self._run(self._queues.take(queue, count, lock, wait_s, left_s, self._received))
             if found or (ends_s is not None and time.monotonic() >= ends_s):
                 return found
 
@@ -182,7 +184,7 @@ class QueueClient:
         Raises:
             KafkaesqueError: as of `get`.
         """
-        found = self._run(self._queues.take(queue, 1, lock, 0, self._received))
+        found = self._run(self._queues.take(queue, 1, lock, 0, None, self._received))
         return found[0] if found else None
 
     # -- settling
