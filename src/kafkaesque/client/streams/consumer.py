@@ -24,6 +24,8 @@ Start = Literal["earliest", "latest"]
 PREFETCH: Final = 10_000
 PREFETCH_KIB_MAX: Final = 16 * 1024
 COMMIT_MS: Final = 1_000
+#: A member that has died has its partitions for so long.
+SESSION_MS: Final = 10_000
 #: The library says so once for a partition; it goes on by itself.
 _NO_ERROR: Final = KafkaError._PARTITION_EOF
 
@@ -67,6 +69,7 @@ class Consumer:
             "auto.offset.reset": start,
             "enable.auto.commit": True,
             "auto.commit.interval.ms": COMMIT_MS,
+            "session.timeout.ms": SESSION_MS,
             # What is committed is what was acknowledged, not what was read.
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",

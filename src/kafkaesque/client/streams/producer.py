@@ -226,14 +226,25 @@ class Producer:
             raise
         self.commit()
 
-    def begin(self) -> None:
-        """Begin a transaction; see `transaction`."""
+    def prepare(self) -> None:
+        """Take over the transactional id: what an earlier holder has left open is aborted.
+
+        Raises:
+            InvalidArgument: the producer has no `transactional_id`.
+        """
         if not self._is_transactional:
             raise InvalidArgument("the producer has no transactional_id")
         try:
             if not self._is_ready:
                 self._library.init_transactions(self._timeout_s)
                 self._is_ready = True
+        except KafkaException as error:
+            raise error_of(error, "taking over a transactional id") from None
+
+    def begin(self) -> None:
+        """Begin a transaction; see `transaction`."""
+        self.prepare()
+        try:
             self._library.begin_transaction()
         except KafkaException as error:
             raise error_of(error, "beginning a transaction") from None

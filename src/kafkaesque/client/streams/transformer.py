@@ -95,6 +95,9 @@ class Transformer:
     # -- one transaction
 
     def _step(self) -> None:
+        # Before anything is read: positions that an earlier holder has left in an open transaction
+        # could not be read until that has timed out.
+        self._producer.prepare()
         records = self._read()
         if not records:
             return
