@@ -139,6 +139,13 @@ LISTENER_WITHOUT_LOGIN = _counter(
     "protocol",
     "listener",
 )
+AUDIT_EVENTS = _counter(
+    "audit_events", "Log-ins, refusals, changes and uses of keys that were audited.", "kind"
+)
+AUDIT_DROPPED = _counter(
+    "audit_dropped", "Audited events that were lost because too many waited to be written."
+)
+AUDIT_WAITING = _gauge("audit_waiting", "Audited events that wait to be written.")
 LISTENER_REQUESTS = _counter(
     "listener_requests",
     "Requests that were begun: of Kafka's protocol, over HTTP, or lines.",
@@ -339,6 +346,9 @@ SECTIONS = (
             LISTENER_LOGGED_IN,
             LISTENER_LOGIN_FAILURES,
             LISTENER_WITHOUT_LOGIN,
+            AUDIT_EVENTS,
+            AUDIT_DROPPED,
+            AUDIT_WAITING,
             LISTENER_REQUESTS,
             LISTENER_BYTES_IN,
             LISTENER_BYTES_OUT,

@@ -118,6 +118,11 @@ class MetricsPage:
             sheet.add(table.LISTENER_REQUESTS, meter.requests, *labels)
             sheet.add(table.LISTENER_BYTES_IN, meter.bytes_in, *labels)
             sheet.add(table.LISTENER_BYTES_OUT, meter.bytes_out, *labels)
+        trail = self._doors.access.audit.trail
+        for kind in sorted(trail.kinds):
+            sheet.add(table.AUDIT_EVENTS, trail.noted.get(kind, 0), kind.value)
+        sheet.add(table.AUDIT_DROPPED, trail.dropped)
+        sheet.add(table.AUDIT_WAITING, len(trail))
 
     def _write_replication(self, sheet: Sheet, census: Census) -> None:
         activity, recovery = self._doors.activity, self._doors.condition.partitions.recovery_state()

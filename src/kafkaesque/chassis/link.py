@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import Failure, FailureReason, Success
 from kafkaesque.access.principals import user_name
 from kafkaesque.broker.listeners import AccessMode, LogInBy
@@ -27,6 +28,9 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import LOW_WATER_BYTES, Connection, Framing
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.model.errors import InvariantBroken
+
+#: Stands in the audit log for a log-in by TLS.
+CERTIFICATE: Final = "certificate"
 
 
 def _never() -> int:
@@ -201,6 +205,11 @@ class ClientConnection(ABC):
         return "" if self.identity is None else self.identity.host
 
     @property
+    def origin(self) -> ClientOrigin:
+        """Where the client has come from, as the audit log says it."""
+        return ClientOrigin(host=self.peer_host, listener=self.listener)
+
+    @property
     def is_muted(self) -> bool:
         """Whether its client is throttled at the moment."""
         return self._unmute is not None
@@ -282,8 +291,10 @@ class ClientConnection(ABC):
             return
         if isinstance(shown, Success):
             self._be_let_in(shown, max_ms=0)
+            self._note_certificate(shown)
         elif isinstance(shown, Failure):
             shared.meter.login_failures += 1
+            self._note_certificate(shown)
             self.refuse(f"its certificate lets nobody in: {shown.reason.value}")
             return
         elif self.needs_login:
@@ -302,6 +313,11 @@ class ClientConnection(ABC):
             return None if is_nobody and may_log_in else shown
         is_lost = self.needs_login and options.log_in_by is LogInBy.CERTIFICATE
         return Failure(reason=FailureReason.UNKNOWN) if is_lost else None
+
+    def _note_certificate(self, shown: Success | Failure) -> None:
+        logins = self.shared.chassis.logins
+        if logins is not None:
+            logins.access.note_log_in(shown, self.origin, CERTIFICATE)
 
     def _is_stale(self) -> bool:
         logins = self.shared.chassis.logins
@@ -426,7 +442,7 @@ class ClientConnection(ABC):
             raise InvariantBroken(f"{self.listener} lets clients in, and nobody checks them")
         self.needs_login = False
         self.login = success
-        self.rights = Rights(logins.access, success.principal, self.peer_host)
+        self.rights = Rights(logins.access, success.principal, self.origin)
         logins.add(self)
         shared.meter.logged_in += 1
         self._begin_session(success, max_ms)

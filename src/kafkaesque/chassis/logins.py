@@ -27,6 +27,8 @@ CHECKS_WAITING_MAX: Final = 500
 LOOK_MS: Final = 100
 #: So many in one turn of the loop.
 LOOKED_AT_ONCE: Final = 1_000
+#: Why a client is closed without being looked at.
+TOO_MANY: Final = "too many log-ins have failed"
 #: Why a client is closed that has proved who it is: another broker may know more.
 TOO_OLD: Final = "users and rules are too old here to let anybody in"
 

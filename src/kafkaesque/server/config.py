@@ -23,7 +23,6 @@ from kafkaesque.membership.seal import Keyring
 from kafkaesque.model.errors import ConfigError, InvalidRequest
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
-from kafkaesque.server.certificates import TlsSettings
 from kafkaesque.server.exposure import (
     ALLOW_OPEN,
     ALLOW_PLAINTEXT,
@@ -45,6 +44,7 @@ from kafkaesque.server.oauth_settings import OAUTH_OPTIONS, OauthSettings, read_
 from kafkaesque.server.tls_settings import (
     PEERS,
     TLS_OPTIONS,
+    TlsSettings,
     check_certificates_are_shown,
     listener_tls,
     peer_tls,

@@ -5,7 +5,6 @@ A protocol has one listener by default. The keys `host`, `advertised.host` and `
 replaces its protocol's default unless the port of that is set, too.
 """
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,6 +186,9 @@ def _read_mechanisms(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     for name in names:
         if name not in MECHANISMS:
+            # Not loaded by brokers whose files have no mistake.
+            import difflib
+
             near = difflib.get_close_matches(name.upper(), MECHANISMS, n=1)
             hint = f"; did you mean {near[0]}?" if near else f": {', '.join(MECHANISMS)} are"
             raise ConfigError(f"sasl.mechanisms: {name!r} is no SASL mechanism{hint}")

@@ -49,9 +49,14 @@ class Call(Generic[QueryT, BodyT]):
         self.is_allowed: Callable[[], bool] = lambda: True
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Tell whether the client may do something to a resource, which need not exist."""
+        """Tell whether the client may do what it asks for to a resource, which need not exist."""
         rights = self.request.visitor.rights
         return rights is None or rights.may(operation, resource_type, name)
+
+    def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Tell the same of what it has not asked for; see `Rights.could`."""
+        rights = self.request.visitor.rights
+        return rights is None or rights.could(operation, resource_type, name)
 
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is, where that is known."""
@@ -60,7 +65,7 @@ class Call(Generic[QueryT, BodyT]):
 
     def sees(self, resource_type: ResourceType, name: str) -> bool:
         """Tell whether the client may know of a resource."""
-        return self.may(Operation.DESCRIBE, resource_type, name)
+        return self.could(Operation.DESCRIBE, resource_type, name)
 
     def answer(self, view: View, status: int = 200) -> None:
         """Answer with a view; with 304 if the client has it already."""

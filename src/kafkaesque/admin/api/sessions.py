@@ -16,6 +16,8 @@ from kafkaesque.admin.visitors import Visitors, write_cookie
 from kafkaesque.broker.doors.sessions import NewFactor, Session
 from kafkaesque.model.errors import RequestRefused
 
+#: Stands in the audit log for a log-in by password, and code, that begins a session.
+SESSION: Final = "session"
 #: What is asked next is to see the session.
 CURRENT_MS_MAX: Final = 2_000
 
@@ -90,13 +92,13 @@ class SessionPages:
                 call.refuse_with(outcome)
             else:
                 begun = outcome
-                passwords.succeed(begun.user, host)
+                passwords.succeed(begun.user, visitor.origin, SESSION)
                 self._context.doors.cluster.when_current(
                     CURRENT_MS_MAX, lambda _: self._answer_session(call, begun)
                 )
 
         def on_failure(failure: Failure) -> None:
-            passwords.fail(failure, host, lambda: _refuse_log_in(call))
+            passwords.fail(failure, visitor.origin, SESSION, lambda: _refuse_log_in(call))
 
         def on_password(outcome: Success | Failure) -> None:
             if isinstance(outcome, Failure):
@@ -105,7 +107,7 @@ class SessionPages:
                 sessions.open(outcome, body.code, host, on_session)
 
         authentication = sessions.check_password(host, shows_second_factor=True)
-        if not passwords.check(authentication, message, host, on_password):
+        if not passwords.check(authentication, message, visitor.origin, SESSION, on_password):
             call.refuse(429, "TooManyLogIns", "too many log-ins have failed: try again later")
 
     def _answer_session(self, call: Call[NoQuery, LogIn], begun: Session) -> None:

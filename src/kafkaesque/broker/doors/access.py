@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from kafkaesque.access.audit import ClientOrigin, Outcome
 from kafkaesque.access.authentication import (
     Authentication,
     Failure,
@@ -14,27 +15,20 @@ from kafkaesque.access.authentication import (
 from kafkaesque.access.credentials import BearerToken, CredentialId
 from kafkaesque.access.decisions import Decision, Judge
 from kafkaesque.access.external import check_certificate
-from kafkaesque.access.json_web_tokens import JwtVerifier
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principal_mapping import (
     CertificateNames,
     CertificateRefused,
     PrincipalMapping,
 )
-from kafkaesque.access.principals import Principal
-from kafkaesque.access.sasl_mechanisms import (
-    NONCE_BYTES,
-    Checkers,
-    Client,
-    offered,
-    start_authentication,
-)
+from kafkaesque.access.principals import Principal, user_principal
+from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client, offered
 from kafkaesque.access.sealing import ClusterKeys
 from kafkaesque.access.state import AccessState
 from kafkaesque.access.verified_passwords import VerifiedPasswords
+from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.doors.sessions import Sessions
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.requests.access_commands import AccessCommand
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
@@ -43,6 +37,12 @@ from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
 
+if TYPE_CHECKING:
+    from kafkaesque.access.json_web_tokens import JwtVerifier
+    from kafkaesque.broker.doors.sessions import Sessions
+
+#: Stands in the audit log for a name that no user has.
+UNKNOWN_USER: Final = "(unknown user)"
 #: Allows nothing to anybody.
 _NOBODY: Final = Judge(AccessState(), ())
 
@@ -60,8 +60,9 @@ class Access:
         "_mapping",
         "_metadata",
         "_on_changed",
+        "_sessions",
+        "audit",
         "run",
-        "sessions",
     )
 
     def __init__(
@@ -76,10 +77,13 @@ class Access:
         keys: ClusterKeys,
         verified: VerifiedPasswords,
         disk: Disk,
+        audit: Audit,
         super_users: Collection[Principal],
         mapping: PrincipalMapping,
     ) -> None:
         self._clock = clock
+        #: Where refusals are told.
+        self.audit = audit
         self._dice = dice
         self._metadata = metadata
         self._controller = controller
@@ -95,14 +99,26 @@ class Access:
         self._checkers = Checkers(
             access=lambda: metadata.state.access, keys=keys, verified=verified
         )
-        self.sessions = Sessions(
-            clock=clock, dice=dice, checkers=self._checkers, controller=controller
-        )
+        self._sessions: Sessions | None = None
 
     @property
     def state(self) -> AccessState:
         """The users, credentials and rules that hold here now."""
         return self._metadata.state.access
+
+    @property
+    def sessions(self) -> "Sessions":
+        """People's sessions and second factors, for the admin port, and loaded with it."""
+        if self._sessions is None:
+            from kafkaesque.broker.doors.sessions import Sessions
+
+            self._sessions = Sessions(
+                clock=self._clock,
+                dice=self._dice,
+                checkers=self._checkers,
+                controller=self._controller,
+            )
+        return self._sessions
 
     @property
     def is_stale(self) -> bool:
@@ -152,6 +168,9 @@ class Access:
         Raises:
             MechanismRefused: not one that the client was offered.
         """
+        # Brokers without log-ins do without; `server` loads it at the start of those with them.
+        from kafkaesque.access.sasl_servers import start_authentication
+
         client = Client(
             host=host,
             is_encrypted=is_encrypted,
@@ -182,9 +201,27 @@ class Access:
         except CertificateRefused:
             return None
 
-    def check_tokens_with(self, jwt: JwtVerifier) -> None:
+    def note_log_in(self, outcome: Success | Failure, origin: ClientOrigin, mechanism: str) -> None:
+        """Tell the audit log that somebody has logged in, or why not."""
+        if isinstance(outcome, Success):
+            self.audit.log_in(Outcome.SUCCEEDED, origin, mechanism, outcome.principal, "")
+        else:
+            self.note_refused_log_in(outcome.user, origin, mechanism, outcome.reason.value)
+
+    def note_refused_log_in(
+        self, user: str, origin: ClientOrigin, mechanism: str, because: str
+    ) -> None:
+        """Tell the audit log that somebody who says to be a user was not let in.
+
+        What is no user's name is not told: it may be a password that was typed in its place.
+        """
+        who = user_principal(user) if user in self.state.users else UNKNOWN_USER if user else ""
+        self.audit.log_in(Outcome.FAILED, origin, mechanism, who, because)
+
+    def check_tokens_with(self, jwt: "JwtVerifier") -> None:
         """Take the tokens that this verifier believes, from the next log-in on."""
         self._checkers = replace(self._checkers, jwt=jwt)
+        self._sessions = None  # Its next one checks with this verifier, too.
 
     def must_leave(self, success: Success, host: str) -> bool:
         """Tell whether a client that was let in may stay no longer; ask when access has changed."""

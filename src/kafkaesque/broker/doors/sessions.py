@@ -9,7 +9,8 @@ from kafkaesque.access.credentials import CredentialId, TotpSecret, recovery_loo
 from kafkaesque.access.errors import CodeUsed, CredentialUnknown, UserUnknown
 from kafkaesque.access.oauthbearer import BearerContext, check_bearer
 from kafkaesque.access.recovery_codes import CODE_BYTES, CODES, make_codes
-from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client, start_authentication
+from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client
+from kafkaesque.access.sasl_servers import start_authentication
 from kafkaesque.access.sealing import NONCE_BYTES as SEALING_NONCE_BYTES
 from kafkaesque.access.sealing import totp_purpose
 from kafkaesque.access.second_factor import RecoveryUse, TotpUse

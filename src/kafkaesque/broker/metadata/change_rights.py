@@ -121,10 +121,24 @@ def _queue(operation: Operation) -> _Rule:
     def rule(case: _Case) -> NotAuthorized | None:
         name = queue_resource(QueueName(case.command.vhost, case.command.name))
         if case.may(operation, ResourceType.QUEUE, name) or case.may_cluster(operation):
-            return None
+            return _dead_letters(case)
         return QueueNotAuthorized(f"no rule allows this with queue {name!r}")
 
     return rule
+
+
+def _dead_letters(case: _Case) -> NotAuthorized | None:
+    """Whoever says where dead letters go writes there, by way of the queue."""
+    command = case.command
+    options = getattr(command, "options", None) or getattr(command, "changes", None) or {}
+    queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
+    if queue:
+        name = queue_resource(QueueName(command.vhost, queue))
+        if not case.may(Operation.WRITE, ResourceType.QUEUE, name):
+            return QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+    if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
+        return _topic_refusal()
+    return None
 
 
 def _config(case: _Case) -> NotAuthorized | None:

@@ -64,7 +64,13 @@ from kafkaesque.broker.metadata.recovery_planner import (
     plan_given_up,
     plan_told,
 )
-from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name, find_collision
+from kafkaesque.broker.metadata.topic_names import (
+    AUDIT_TOPIC,
+    INTERNAL_TOPICS,
+    TABLE_TOPICS,
+    check_topic_name,
+    find_collision,
+)
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE
 from kafkaesque.broker.options.groups import (
     GROUP_OPTIONS,
@@ -429,8 +435,8 @@ def _number(
 
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a new topic: the brokers' own are compacted, whoever makes them."""
-    return {"cleanup.policy": "compact", **configs} if name in INTERNAL_TOPICS else configs
+    """Return the options of a new topic: those with tables are compacted, whoever makes them."""
+    return {"cleanup.policy": "compact", **configs} if name in TABLE_TOPICS else configs
 
 
 def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -440,7 +446,12 @@ def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]
     """
     policy = "cleanup.policy"
     is_changed = before.get(policy) != after.get(policy)
-    if name in INTERNAL_TOPICS and is_changed and after.get(policy) != "compact":
+    if name == AUDIT_TOPIC and is_changed and after.get(policy) != "delete":
+        raise InvalidConfig(
+            f"{name} is the audit log, and its {policy} must be delete: compaction would remove "
+            "entries from the middle of it"
+        )
+    if name in TABLE_TOPICS and is_changed and after.get(policy) != "compact":
         raise InvalidConfig(
             f"{name} is an internal topic, and its {policy} must be compact: otherwise committed "
             "offsets and the state of transactions would be deleted in time"
@@ -467,6 +478,8 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
 
 def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs) -> Plan:
     topic = _named_topic(state, command)
+    if topic.name == AUDIT_TOPIC:
+        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log: nobody can delete it")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     key_name = topic_key_name(topic.topic_id)
     keys = [

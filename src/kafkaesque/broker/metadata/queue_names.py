@@ -40,6 +40,8 @@ def check_queue_name(queue: QueueName) -> None:
             raise InvalidRequest(
                 f"the name of a {what} has 1 to {NAME_BYTES_MAX} bytes, this has {size}"
             )
+        if "\0" in text:
+            raise InvalidRequest(f"the name of a {what} has no NUL in it")
     if queue.vhost.startswith(OWN_VHOST_MARK):
         raise InvalidRequest(f"virtual hosts that begin with {OWN_VHOST_MARK!r} are the brokers'")
     if queue.vhost == DEFAULT_VHOST and queue.name.startswith(VHOST_MARK):

@@ -18,7 +18,7 @@ from kafkaesque.broker.metadata.records import (
     QueueCreated,
     TopicDeleted,
 )
-from kafkaesque.broker.options.queues import QUEUES_MAX, make_policy
+from kafkaesque.broker.options.queues import QUEUES_MAX, make_policy, topic_of_target
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
@@ -179,7 +179,11 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
     target = policy.dead_letters_to
-    if target and QueueName(name.vhost, target) not in state.queues and target != name.name:
+    topic = topic_of_target(target)
+    if topic is not None:
+        if topic not in state.topics or state.topics[topic].is_internal:
+            raise InvalidConfig(f"dead.letter.topic: there is no topic {topic!r} for it")
+    elif target and QueueName(name.vhost, target) not in state.queues and target != name.name:
         raise InvalidConfig(f"dead.letter.queue: there is no queue {target!r}")
     return dict(options)
 

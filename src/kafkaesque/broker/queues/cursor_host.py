@@ -11,7 +11,7 @@ from typing import Final
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
 from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.options.groups import ShareSettings, share_settings
-from kafkaesque.broker.options.queues import make_policy
+from kafkaesque.broker.options.queues import make_policy, topic_target
 from kafkaesque.broker.queues.bodies import PIECE_BYTES, OnRead
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
@@ -266,7 +266,9 @@ class CursorHost(QueueHost):
 
 
 def _policy_of(settings: ShareSettings) -> Policy:
+    topic = settings.dead_letter_topic
     return Policy(
+        dead_letters_to=topic_target(topic) if topic else "",
         lock_ms=settings.lock_ms,
         attempts_max=settings.delivery_limit,
         in_flight_max=settings.locks_max,

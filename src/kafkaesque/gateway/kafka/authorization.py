@@ -8,7 +8,6 @@ from kafkaesque.access.operations import SUPPORTED, Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
-from kafkaesque.gateway.kafka.guards.cluster import refusal_of
 from kafkaesque.gateway.kafka.guards.filtering import Guard
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -240,8 +239,13 @@ def _let_through(rights: Rights, context: Context, call: Call) -> bool:
 
 def _whole_guard(operations: tuple[Operation, ...]) -> Guard:
     def guard(rights: Rights, context: Context, call: Call) -> bool:
-        if any(rights.may_cluster(each) for each in operations):
+        first, *others = operations
+        # Refused is what is needed first, and not each that would do as well.
+        if any(rights.could_cluster(each) for each in others) or rights.may_cluster(first):
             return True
+        # With the first refusal, as other guards.
+        from kafkaesque.gateway.kafka.guards.cluster import refusal_of
+
         call.answer(refusal_of(call, call.read()))
         return False
 
