@@ -121,14 +121,14 @@ def _queue(operation: Operation) -> _Rule:
     def rule(case: _Case) -> NotAuthorized | None:
         name = queue_resource(QueueName(case.command.vhost, case.command.name))
         if case.may(operation, ResourceType.QUEUE, name) or case.may_cluster(operation):
-            return _dead_letters(case)
+            return _ways(case)
         return QueueNotAuthorized(f"no rule allows this with queue {name!r}")
 
     return rule
 
 
-def _dead_letters(case: _Case) -> NotAuthorized | None:
-    """Whoever says where dead letters go writes there, by way of the queue."""
+def _ways(case: _Case) -> NotAuthorized | None:
+    """Whoever says where dead letters go writes there, and who says what is read reads it."""
     command = case.command
     options = getattr(command, "options", None) or getattr(command, "changes", None) or {}
     queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
@@ -137,6 +137,9 @@ def _dead_letters(case: _Case) -> NotAuthorized | None:
         if not case.may(Operation.WRITE, ResourceType.QUEUE, name):
             return QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
     if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
+        return _topic_refusal()
+    source = options.get("source.topic")
+    if source and not case.may(Operation.READ, ResourceType.TOPIC, source):
         return _topic_refusal()
     return None
 

@@ -34,6 +34,7 @@ from kafkaesque.broker.metadata.move_planner import (
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.queue_planner import (
     plan_cursor_deletions,
+    plan_cursor_growth,
     plan_queue,
     plan_queue_change,
     plan_queue_deletion,
@@ -346,6 +347,7 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
                 place=lambda: _number(
                     state, _place_new(state, 1, command.replication_factor, inputs)
                 ),
+                number=lambda placed: _number(state, placed),
                 new_id=inputs.new_topic_id,
                 wall_ms=inputs.wall_ms,
             )
@@ -527,8 +529,10 @@ def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: Pla
         placed = _checked_assignments(state, command.assignments, factor)
     else:
         placed = _place_new(state, wanted - have, factor, inputs)
-    record = PartitionsAdded(topic_id=topic.topic_id, partitions=_number(state, placed))
-    return Plan(records=[] if command.validate_only else [record], result=Done())
+    numbered = _number(state, placed)
+    record = PartitionsAdded(topic_id=topic.topic_id, partitions=numbered)
+    grown = plan_cursor_growth(state, topic.topic_id, numbered)
+    return Plan(records=[] if command.validate_only else [record, *grown], result=Done())
 
 
 def _checked_topic(

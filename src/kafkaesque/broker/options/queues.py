@@ -21,6 +21,17 @@ from kafkaesque.queues.policy import (
 QUEUES_MAX: Final = 100_000
 #: A target that begins so is a topic: no queue has such a name.
 _TOPIC_MARK: Final = "\0topic/"
+SOURCE_TOPIC: Final = "source.topic"
+SOURCE_START: Final = "source.start"
+#: What a cursor cannot have: its messages are admitted by the topic.
+_NOT_OF_CURSORS: Final = (
+    "deduplication.ms",
+    "delay.ms",
+    "max.length",
+    "max.length.bytes",
+    "max.priority",
+    "message.ttl.ms",
+)
 YEAR_MS: Final = 366 * 24 * 60 * 60 * 1000
 
 _INT, _STRING, _BOOLEAN = OptionType.LONG, OptionType.STRING, OptionType.BOOLEAN
@@ -137,6 +148,20 @@ QUEUE_OPTIONS: Final = OptionTable(
             most=100_000_000,
             least=1,
         ),
+        Option(
+            name=SOURCE_TOPIC,
+            type=_STRING,
+            default="",
+            doc="The topic that the queue is a cursor over: messages stay there, and come to the "
+            "queue as they are committed. It cannot be changed.",
+        ),
+        Option(
+            name=SOURCE_START,
+            type=_STRING,
+            default="latest",
+            choices=("latest", "earliest"),
+            doc="Where such a queue begins. It cannot be changed.",
+        ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
     ],
 )
@@ -154,6 +179,10 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     def number(name: str) -> int:
         return int(values[name])
 
+    if values[SOURCE_TOPIC]:
+        useless = [name for name in _NOT_OF_CURSORS if values[name]]
+        if useless:
+            raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
     topic = str(values["dead.letter.topic"])
     if topic and values["dead.letter.queue"]:
         raise InvalidConfig("dead letters go to dead.letter.queue or to dead.letter.topic")
