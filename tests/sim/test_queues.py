@@ -6,13 +6,13 @@ import pytest
 
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.partitions.partition_tables import PartitionTables
-from kafkaesque.broker.queues.mover import DEATH, ORIGIN
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import StorageFailed, UnknownConsumer
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.message_headers import DEATH, ORIGIN
 from kafkaesque.queues.decisions import Reason
 from tests.sim.queue_scenario import QUEUE, QueueScenario, values
 from tests.sim.scenario import TOPIC

@@ -14,12 +14,12 @@ from kafkaesque.broker.requests.queue_requests import (
     PutResult,
 )
 from kafkaesque.env.clock import Clock
+from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import NodeId, TopicId
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.records import Record
-from kafkaesque.queues import arrival
 
 ResultT = TypeVar("ResultT")
 
@@ -118,16 +118,16 @@ class Queues:
 
 def _headers_of(message: NewMessage) -> Headers:
     """Return a message's headers, with what the queue is to know of it."""
-    own = tuple(each for each in message.headers if not each[0].startswith("kafkaesque."))
+    own = tuple(each for each in message.headers if not each[0].startswith(names.PREFIX))
     said: list[tuple[str, bytes | None]] = []
     if message.priority:
-        said.append((arrival.PRIORITY, b"%d" % message.priority))
+        said.append((names.PRIORITY, b"%d" % message.priority))
     if message.group:
-        said.append((arrival.GROUP, message.group))
+        said.append((names.GROUP, message.group))
     if message.not_before_ms:
-        said.append((arrival.NOT_BEFORE, b"%d" % message.not_before_ms))
+        said.append((names.NOT_BEFORE, b"%d" % message.not_before_ms))
     if message.not_after_ms:
-        said.append((arrival.NOT_AFTER, b"%d" % message.not_after_ms))
+        said.append((names.NOT_AFTER, b"%d" % message.not_after_ms))
     if message.identity:
-        said.append((arrival.IDENTITY, message.identity))
+        said.append((names.IDENTITY, message.identity))
     return (*own, *said)

@@ -30,16 +30,21 @@ from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import InvalidTopic, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import (
+    DEATH,
+    DELAY,
+    IDENTITY,
+    NOT_AFTER,
+    NOT_BEFORE,
+    ORIGIN,
+    TIME_TO_LIVE,
+)
 from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import Record
 from kafkaesque.queues import requests as r
-from kafkaesque.queues.arrival import IDENTITY, NOT_AFTER, NOT_BEFORE, group_of
+from kafkaesque.queues.arrival import group_of
 from kafkaesque.queues.decisions import Reason
 
-#: Why a message was given up, once for each time: JSON.
-DEATH: Final = "kafkaesque.death"
-#: Where a message was first, and when it came there: JSON.
-ORIGIN: Final = "kafkaesque.origin"
 #: So often a message may be given up before it stays where it is.
 HOPS_MAX: Final = 64
 #: Messages that one request has, and their bytes.
@@ -54,6 +59,8 @@ _SHARE_REASONS: Final = {
 }
 #: Producer ids of queues are from here on: the controllers give out no such ones.
 _PRODUCER_IDS: Final = 1 << 61
+#: What a message says of its first queue alone.
+_SAID_ONCE: Final = frozenset((NOT_BEFORE, NOT_AFTER, DELAY, TIME_TO_LIVE, IDENTITY))
 
 
 @dataclass(slots=True)
@@ -319,7 +326,7 @@ def _headers(
     record: Record, source: QueueName, source_log: TopicId, move: r.Move, now_ms: int
 ) -> Headers:
     """Return the headers of a message where it arrives: it waits no more, and its life is over."""
-    kept = [each for each in record.headers if each[0] not in (NOT_BEFORE, NOT_AFTER, IDENTITY)]
+    kept = [each for each in record.headers if each[0] not in _SAID_ONCE]
     if move.reason is not Reason.REDRIVEN:
         kept.append((DEATH, _death(source, move, now_ms)))
     if all(name != ORIGIN for name, _ in kept):

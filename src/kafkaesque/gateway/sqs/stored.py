@@ -11,9 +11,9 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
-from kafkaesque.broker.queues.mover import DEATH, ORIGIN
 from kafkaesque.broker.requests.queue_requests import QueueMessage
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import DEATH, GROUP, ORIGIN
 from kafkaesque.protocols.sqs.digests import digest_of_attributes, digest_of_body
 from kafkaesque.protocols.sqs.errors import SqsError
 from kafkaesque.protocols.sqs.messages import TRACE_HEADER, check_attributes
@@ -27,7 +27,6 @@ from kafkaesque.protocols.sqs.names import (
     write_receipt,
 )
 from kafkaesque.protocols.sqs.service import Message, MessageAttributeValue
-from kafkaesque.queues.arrival import GROUP
 
 ReadT = TypeVar("ReadT")
 
