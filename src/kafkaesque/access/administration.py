@@ -134,6 +134,8 @@ class ShownListener(msgspec.Struct, frozen=True, kw_only=True):
     access: str
     has_tls: bool
     is_local: bool
+    #: What tells who a client is; earlier releases do not say it.
+    log_in_by: str = "sasl"
 
 
 class Users(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +163,8 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[ShownListener, ...]
     #: Of the newest change of access that the broker knows.
     epoch: int
+    #: Whether tokens of an OpenID provider let in users that are not kept here.
+    has_provider: bool = False
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "user": "Users who log in: create, list, disable, delete; second factors.",
     "role": "Roles: rules that are written once for several users.",
     "rule": "Rules of who may do what: create, list, explain, delete.",
+    "audit": "The audit log: who logged in, was refused, changed what.",
     "txn": "Transactions: list, describe, producers, abort.",
     "pipeline": "Data pipelines on Spark: init, dry-run, run, status, search.",
     "archive": "Tables of topics: history, compact, vacuum, backfill.",

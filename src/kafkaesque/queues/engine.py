@@ -15,7 +15,7 @@ from kafkaesque.queues.claims import good_runs, is_over_bound
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import NEVER, Reason
 from kafkaesque.queues.distributor import Distributor, claims_of
-from kafkaesque.queues.policy import Overflow, Sharing
+from kafkaesque.queues.policy import Overflow, Sharing, Undeliverable
 from kafkaesque.queues.requests import Admission, Done, Refusal, Request, Verdict
 from kafkaesque.queues.runs import Run, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
@@ -264,8 +264,10 @@ class Engine:
         by_reason: dict[Reason, list[int]] = {}
         for offset in sorted(each for each in set(request.offsets) if each in moving):
             by_reason.setdefault(moving[offset].reason, []).append(offset)
+        drops = self._context.state.policy.undeliverable is Undeliverable.DROP
         for reason, offsets in by_reason.items():
-            self._context.decide(d.Park(reason, runs_of(offsets)))
+            runs = runs_of(offsets)
+            self._context.decide(d.Remove(reason, runs) if drops else d.Park(reason, runs))
         self._context.answer(request.token, Done())
 
     def _arrived(self, request: r.Arrived) -> None:

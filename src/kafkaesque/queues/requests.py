@@ -177,7 +177,7 @@ class Moved:
 class NotMoved:
     """It cannot be done: the target is gone, or the message has gone round too often.
 
-    The messages are parked. Answer: `Done`.
+    The messages are parked, or dropped if the policy says so. Answer: `Done`.
     """
 
     token: RequestToken

@@ -6,6 +6,7 @@ Names are RabbitMQ's without their `x-`, or SQS's in the same spelling, where th
 from collections.abc import Mapping
 from typing import Final
 
+from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType
 from kafkaesque.queues.policy import (
     DEDUPLICATION_COUNT,
@@ -18,6 +19,19 @@ from kafkaesque.queues.policy import (
 
 #: Queues of the cluster. Each is in the memory of every broker.
 QUEUES_MAX: Final = 100_000
+#: A target that begins so is a topic: no queue has such a name.
+_TOPIC_MARK: Final = "\0topic/"
+SOURCE_TOPIC: Final = "source.topic"
+SOURCE_START: Final = "source.start"
+#: What a cursor cannot have: its messages are admitted by the topic.
+_NOT_OF_CURSORS: Final = (
+    "deduplication.ms",
+    "delay.ms",
+    "max.length",
+    "max.length.bytes",
+    "max.priority",
+    "message.ttl.ms",
+)
 YEAR_MS: Final = 366 * 24 * 60 * 60 * 1000
 
 _INT, _STRING, _BOOLEAN = OptionType.LONG, OptionType.STRING, OptionType.BOOLEAN
@@ -102,11 +116,17 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="The queue that takes what is given up; none: it is parked in its own queue.",
         ),
         Option(
+            name="dead.letter.topic",
+            type=_STRING,
+            default="",
+            doc="The topic that takes what is given up, in place of a queue.",
+        ),
+        Option(
             name="undeliverable",
             type=_STRING,
             default="park",
             choices=tuple(_UNDELIVERABLES),
-            doc="What becomes of a message that is given up where there is no queue for it.",
+            doc="What becomes of a message that is given up where no queue and no topic takes it.",
         ),
         Option(
             name="sharing",
@@ -128,6 +148,20 @@ QUEUE_OPTIONS: Final = OptionTable(
             most=100_000_000,
             least=1,
         ),
+        Option(
+            name=SOURCE_TOPIC,
+            type=_STRING,
+            default="",
+            doc="The topic that the queue is a cursor over: messages stay there, and come to the "
+            "queue as they are committed. It cannot be changed.",
+        ),
+        Option(
+            name=SOURCE_START,
+            type=_STRING,
+            default="latest",
+            choices=("latest", "earliest"),
+            doc="Where such a queue begins. It cannot be changed.",
+        ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
     ],
 )
@@ -145,6 +179,13 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     def number(name: str) -> int:
         return int(values[name])
 
+    if values[SOURCE_TOPIC]:
+        useless = [name for name in _NOT_OF_CURSORS if values[name]]
+        if useless:
+            raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
+    topic = str(values["dead.letter.topic"])
+    if topic and values["dead.letter.queue"]:
+        raise InvalidConfig("dead letters go to dead.letter.queue or to dead.letter.topic")
     policy = Policy(
         lock_ms=number("visibility.timeout.ms"),
         attempts_max=number("delivery.limit"),
@@ -158,7 +199,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         bytes_max=number("max.length.bytes"),
         counts_in_flight=bool(values["max.length.in.flight"]),
         overflow=_OVERFLOWS[str(values["overflow"])],
-        dead_letters_to=str(values["dead.letter.queue"]),
+        dead_letters_to=_target_of(str(values["dead.letter.queue"]), topic),
         undeliverable=_UNDELIVERABLES[str(values["undeliverable"])],
         sharing=_SHARINGS[str(values["sharing"])],
         deduplication_ms=number("deduplication.ms"),
@@ -167,3 +208,17 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     )
     policy.check()
     return policy
+
+
+def topic_target(topic: str) -> str:
+    """Return what the engine calls a topic that takes dead letters."""
+    return _TOPIC_MARK + topic
+
+
+def topic_of_target(target: str) -> str | None:
+    """Return the topic that a target is; None: it is a queue."""
+    return target.removeprefix(_TOPIC_MARK) if target.startswith(_TOPIC_MARK) else None
+
+
+def _target_of(queue: str, topic: str) -> str:
+    return topic_target(topic) if topic else queue

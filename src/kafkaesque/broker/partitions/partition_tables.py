@@ -175,7 +175,8 @@ class PartitionTables:
         header = read_batch_header(data)
         if self.replica is None:
             raise InvariantBroken("a table decides where no replica leads")
-        appended = self.replica.append(data, header)
+        # What queues settle, a full disk has to take, or it would never become free.
+        appended = self.replica.append(data, header, gives_back=True)
         self._note_control(header, data, appended.base_offset)
         for table in self.all:
             if table is not author:

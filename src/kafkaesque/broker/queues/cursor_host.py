@@ -11,8 +11,8 @@ from typing import Final
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
 from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.options.groups import ShareSettings, share_settings
-from kafkaesque.broker.options.queues import make_policy
-from kafkaesque.broker.queues.bodies import PIECE_BYTES, OnRead
+from kafkaesque.broker.options.queues import SOURCE_START, make_policy, topic_target
+from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, PIECE_BYTES, OnRead
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
 from kafkaesque.env.clock import Timer
@@ -25,8 +25,9 @@ from kafkaesque.model.errors import (
     UnknownTopicId,
 )
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.records import decode_batch
 from kafkaesque.queues import requests as r
-from kafkaesque.queues.arrival import Arrival
+from kafkaesque.queues.arrival import Arrival, Details, group_of
 from kafkaesque.queues.policy import Policy, Undeliverable
 from kafkaesque.queues.runs import Run
 from kafkaesque.queues.table import QueueTable
@@ -56,6 +57,8 @@ class CursorHost(QueueHost):
         self._is_wanted = False
         self._is_asking = False
         self._again: Timer | None = None
+        #: Where it begins, if it belongs to no share group.
+        self._start = "latest"
         #: Of the share group that the cursor belongs to.
         self._settings: ShareSettings | None = None
 
@@ -83,6 +86,7 @@ class CursorHost(QueueHost):
             return
         self._options, self._configured = options, None
         self._settings = None if group is None else share_settings(options)
+        self._start = options.get(SOURCE_START, "latest")
         self._policy = (
             make_policy(options) if self._settings is None else _policy_of(self._settings)
         )
@@ -165,7 +169,7 @@ class CursorHost(QueueHost):
 
     def _begin(self, source: TopicPartition, asked_in: int) -> None:
         """Find out where the cursor begins, and have that committed."""
-        reset = "earliest" if self._settings is None else self._settings.reset
+        reset = self._start if self._settings is None else self._settings.reset
 
         def on_fetched(outcome: FetchResult | RequestRefused) -> None:
             if asked_in != self._round:
@@ -236,7 +240,8 @@ class CursorHost(QueueHost):
         if floor < outcome.log_start_offset and self.queue.state.live.first() is not None:
             drop = r.Drop(token=self.new_token(), before=outcome.log_start_offset)
             self.ask(drop, lambda _: None)
-        arrival, next_offset = _arrival_of(outcome, self._position)
+        is_ordered = self.queue.state.policy.is_ordered
+        arrival, next_offset = _arrival_of(outcome, self._position, is_ordered=is_ordered)
         self._position = max(self._position, next_offset)
         if arrival is None:
             self._go_on()
@@ -266,7 +271,9 @@ class CursorHost(QueueHost):
 
 
 def _policy_of(settings: ShareSettings) -> Policy:
+    topic = settings.dead_letter_topic
     return Policy(
+        dead_letters_to=topic_target(topic) if topic else "",
         lock_ms=settings.lock_ms,
         attempts_max=settings.delivery_limit,
         in_flight_max=settings.locks_max,
@@ -274,10 +281,16 @@ def _policy_of(settings: ShareSettings) -> Policy:
     )
 
 
-def _arrival_of(result: FetchResult, position: int) -> tuple[Arrival | None, int]:
-    """Return the messages that a read has brought, and the offset after all that it has."""
+def _arrival_of(
+    result: FetchResult, position: int, *, is_ordered: bool
+) -> tuple[Arrival | None, int]:
+    """Return the messages that a read has brought, and the offset after all that it has.
+
+    In an ordered queue over a topic, records of one key are a group.
+    """
     committed = CommittedFilter(result.aborted)
     runs: list[Run] = []
+    details: list[Details] = []
     wall_ms, size, count, next_offset = 0, 0, 0, position
     for batch in scan_batches(memoryview(result.records)).batches:
         is_shown = committed.is_shown(batch)
@@ -285,12 +298,23 @@ def _arrival_of(result: FetchResult, position: int) -> tuple[Arrival | None, int
         if not is_shown or batch.next_offset <= position or not batch.record_count:
             continue
         _extend(runs, batch, position)
+        if is_ordered:
+            details += _groups_of(result.records, batch, position)
         wall_ms = max(wall_ms, batch.max_timestamp_ms)
         size, count = size + batch.size_bytes, count + batch.record_count
     if not runs:
         return None, next_offset
     mean = (size + count - 1) // max(1, count)
-    return Arrival(runs=tuple(runs), wall_ms=wall_ms, sizes=(mean,)), next_offset
+    arrival = Arrival(runs=tuple(runs), wall_ms=wall_ms, sizes=(mean,), details=tuple(details))
+    return arrival, next_offset
+
+
+def _groups_of(records: bytes, batch: BatchHeader, position: int) -> list[Details]:
+    return [
+        Details(record.offset, group=group_of(record.key))
+        for record in decode_batch(records, DECOMPRESSED_BYTES_MAX, at=batch.at)
+        if record.key and record.offset >= position
+    ]
 
 
 def _extend(runs: list[Run], batch: BatchHeader, position: int) -> None:

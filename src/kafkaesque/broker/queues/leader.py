@@ -184,11 +184,13 @@ def _hand_out(
             # Given up, so that it is seen; given back it would come again and again.
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
             host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
+        records, state = _sorted(found), host.queue.state
+        excused = state.excused
         on_done(
             q.TakenMessages(
                 [
-                    _message(record, attempts[offset], _failures_before(host, offset))
-                    for offset, record in _sorted(found)
+                    _message(record, attempt := attempts[offset], attempt - 1 - excused[offset])
+                    for offset, record in records
                 ]
             )
         )
@@ -210,11 +212,6 @@ def _message(record: Record, attempt: int, failures: int) -> q.QueueMessage:
         value=record.value,
         headers=tuple(record.headers),
     )
-
-
-def _failures_before(host: QueueHost, offset: int) -> int:
-    """Return how many attempts have failed before the one that is under way."""
-    return max(0, host.queue.state.failures_of(offset) - 1)
 
 
 # -- looking

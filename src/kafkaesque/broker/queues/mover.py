@@ -1,9 +1,10 @@
-"""Appends dead letters, and what is redriven, to the queues that they go to: each once.
+"""Appends dead letters, and what is redriven, to the queues or topics they go to: each once.
 
 Theory of operation. The source has numbered what goes to a target, and asks for it again, in order,
 whenever it has another leader. Every message travels as a batch of its own, under a producer id
 that is made of the source's and the target's logs; so the target's log knows what it has. One
-request at a time goes to a target: what it has not taken is sent again before anything after it.
+request at a time goes to a target: what it has not taken is sent again before anything after it. A
+share group's dead letters have the headers that Apache Kafka gives them (KIP-1191).
 """
 
 import json
@@ -13,16 +14,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState, TopicState
+from kafkaesque.broker.metadata.queue_names import QueueName, share_group_of
+from kafkaesque.broker.options.groups import share_settings
+from kafkaesque.broker.options.queues import topic_of_target
+from kafkaesque.broker.options.tables import DEAD_LETTERS_ALLOWED
+from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.bodies import Found, size_of
 from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.host import QueueHost
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import InvalidTopic, RequestRefused, UnknownQueue
-from kafkaesque.model.ids import TopicId
+from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import Record
 from kafkaesque.queues import requests as r
 from kafkaesque.queues.arrival import IDENTITY, NOT_AFTER, NOT_BEFORE, group_of
@@ -37,6 +45,11 @@ MOVED_MAX: Final = 64
 MOVED_BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_MS: Final = 10_000
 AGAIN_MS: Final = 500
+_SHARE_HEADERS: Final = "__dlq.errors."
+_SHARE_REASONS: Final = {
+    Reason.REJECTED: "Offset rejected by client.",
+    Reason.ATTEMPTS: "Offset delivery count exceeded the threshold.",
+}
 #: Producer ids of queues are from here on: the controllers give out no such ones.
 _PRODUCER_IDS: Final = 1 << 61
 
@@ -55,12 +68,15 @@ class _Lane:
 class Mover:
     """See the module."""
 
-    __slots__ = ("_calls", "_clock", "_lanes", "_metadata")
+    __slots__ = ("_calls", "_clock", "_forwarder", "_lanes", "_metadata")
 
-    def __init__(self, *, clock: Clock, metadata: MetadataView, calls: QueueCalls) -> None:
+    def __init__(
+        self, *, clock: Clock, metadata: MetadataView, calls: QueueCalls, forwarder: Forwarder
+    ) -> None:
         self._clock = clock
         self._metadata = metadata
         self._calls = calls
+        self._forwarder = forwarder
         self._lanes: dict[tuple[QueueHost, str], _Lane] = {}
 
     def move(self, host: QueueHost, move: r.Move) -> None:
@@ -84,6 +100,10 @@ class Mover:
         source = self._metadata.state.queues_by_log.get(lane.host.state.topic_id)
         if source is None:
             self._later(lane)
+            return
+        topic = topic_of_target(lane.target)
+        if topic is not None:
+            self._to_topic(lane, source, topic)
             return
         name = QueueName(source.queue.vhost, lane.target)
         target = self._metadata.state.queues.get(name)
@@ -114,7 +134,7 @@ class Mover:
     ) -> None:
         left, size = set(found.left), 0
         batches: list[bytes] = []
-        producer_id = _producer_id(lane.host.state.topic_id, target_log)
+        producer_id = _producer_id(lane.host.state, target_log)
         for move in moves:
             record = found.records.get(move.offset)
             if move.offset in left:
@@ -140,10 +160,70 @@ class Mover:
         now_ms = self._clock.wall_ms()
         headers = _headers(record.headers, source, move, now_ms)
         moved = Record(0, now_ms, record.key, record.value, headers)
-        options = BatchOptions(
-            producer_id=producer_id, producer_epoch=0, base_sequence=move.sequence % 2**31
-        )
-        return bytes(encode_batch([moved], options))
+        return _encode(moved, producer_id, move)
+
+    # -- to a topic
+
+    def _to_topic(self, lane: _Lane, source: QueueState, name: str) -> None:
+        """Append the first message to a topic, in the partition that has its own one's number."""
+        topic = self._metadata.state.topics.get(name)
+        group = share_group_of(source.queue)
+        if topic is None or topic.is_internal or (group is not None and not _takes(topic)):
+            self._give_up(lane, len(lane.moves))
+            return
+        move = lane.moves[0]
+        where = TopicPartition(name, lane.host.state.partition % len(topic.partitions))
+        producer_id = _producer_id(lane.host.state, topic.topic_id)
+
+        def on_found(found: Found | RequestRefused) -> None:
+            if isinstance(found, RequestRefused) or move.offset in found.left:
+                self._later(lane)
+                return
+            record = found.records.get(move.offset)
+            if record is None:
+                self._give_up(lane, 1)
+                return
+            self._forwarder.produce(
+                where,
+                _encode(self._dead_record(record, source, lane, move), producer_id, move),
+                -1,
+                TIMEOUT_MS,
+                lambda outcome: self._on_produced(lane, outcome),
+                lambda: lane.leadership == lane.host.leadership,
+            )
+
+        lane.host.bodies.read([move.offset], MOVED_BYTES_MAX, on_found)
+
+    def _dead_record(self, record: Record, source: QueueState, lane: _Lane, move: r.Move) -> Record:
+        """Return a dead letter as it stands in a topic."""
+        state, now_ms = self._metadata.state, self._clock.wall_ms()
+        group = share_group_of(source.queue)
+        if group is None:
+            headers = _headers(record.headers, source.queue, move, now_ms)
+            return Record(0, now_ms, record.key, record.value, headers)
+        topic = None if source.source is None else state.topics_by_id.get(source.source)
+        said = {
+            "topic": "" if topic is None else topic.name,
+            "partition": lane.host.state.partition,
+            "offset": move.offset,
+            "group": group,
+            "delivery.count": move.attempts,
+            "message": _SHARE_REASONS.get(move.reason, move.reason.name.lower()),
+        }
+        told = tuple((_SHARE_HEADERS + name, str(value).encode()) for name, value in said.items())
+        if share_settings(state.group_configs.get(group, {})).copies_dead_letters:
+            return Record(0, now_ms, record.key, record.value, (*record.headers, *told))
+        return Record(0, now_ms, None, None, told)
+
+    def _on_produced(self, lane: _Lane, outcome: ProduceResult | RequestRefused) -> None:
+        if isinstance(outcome, ProduceResult):
+            self._report(
+                lane, 1, lambda offsets: r.Moved(token=lane.host.new_token(), offsets=offsets)
+            )
+        elif isinstance(outcome, RecordError | InvalidTopic):
+            self._give_up(lane, 1)
+        else:
+            self._later(lane)
 
     def _on_sent(self, lane: _Lane, outcome: MovedResult | RequestRefused) -> None:
         if isinstance(outcome, UnknownQueue | InvalidTopic):
@@ -196,8 +276,21 @@ def _rising(moves: deque[r.Move]) -> list[r.Move]:
     return rising
 
 
-def _producer_id(source: TopicId, target: TopicId) -> int:
-    return _PRODUCER_IDS | group_of(source + target) & (_PRODUCER_IDS - 1)
+def _takes(topic: TopicState) -> bool:
+    """Whether a topic lets share groups write there (KIP-1191)."""
+    return topic.configs.get(DEAD_LETTERS_ALLOWED) == "true"
+
+
+def _encode(record: Record, producer_id: int, move: r.Move) -> bytes:
+    options = BatchOptions(
+        producer_id=producer_id, producer_epoch=0, base_sequence=move.sequence % 2**31
+    )
+    return bytes(encode_batch([record], options))
+
+
+def _producer_id(source: PartitionState, target: TopicId) -> int:
+    name = source.topic_id + source.partition.to_bytes(4, "big") + target
+    return _PRODUCER_IDS | group_of(name) & (_PRODUCER_IDS - 1)
 
 
 def _hops(record: Record) -> int:

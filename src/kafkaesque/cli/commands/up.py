@@ -30,8 +30,6 @@ from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, lea
 BROKERS_DEFAULT = 3
 #: Kafka, text, peer, admin.
 PORTS_DEFAULT = (9092, 7070, 9190, 8080)
-#: Clients of the other protocols cannot log in yet: a secure cluster has neither port by default.
-SECURE_PORTS_DEFAULT = (9092, 0, 9190, 0)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -134,10 +132,7 @@ def up(
       kafkaesque up --secure --directory ./secured
     """
     before = read_cluster_file(data)
-    is_secure = secure or (before is not None and before.is_secure)
-    given = (port, text_port, peer_port, admin_port)
-    defaults = SECURE_PORTS_DEFAULT if is_secure else PORTS_DEFAULT
-    ports = choose_ports(before, brokers, given, defaults)
+    ports = choose_ports(before, brokers, (port, text_port, peer_port, admin_port))
     if protocols is not None:
         ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
     options = parse_pairs(option or (), "--option", "num.partitions=6")
@@ -174,13 +169,13 @@ def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
     given: tuple[int | None, int | None, int | None, int | None],
-    defaults: tuple[int, int, int, int] = PORTS_DEFAULT,
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
     if before is None or any(port is not None for port in given):
         kafka, text, peer, admin = (
-            default if port is None else port for port, default in zip(given, defaults, strict=True)
+            default if port is None else port
+            for port, default in zip(given, PORTS_DEFAULT, strict=True)
         )
         return ports_from(kafka, text, peer, admin, count)
     last = before.brokers[-1]
@@ -294,8 +289,8 @@ class Watcher:
             scheme = "http" if cluster.security is None else "https"
             lines += ["", f"The console: {scheme}://{host}:{first.ports.admin}/"]
         if cluster.security is not None:
-            lines += _told_of_security(cluster.security, has_admin=bool(first.ports.admin))
-            suggestions = _secure_suggestions(cluster.security)
+            lines += _told_of_security(cluster.security)
+            suggestions = _secure_suggestions(cluster.security, cluster)
         else:
             suggestions = _suggestions(cluster)
         lines += ["", "Try next, in another terminal:", "", *suggestions, ""]
@@ -350,35 +345,50 @@ def _suggestions(cluster: LocalCluster) -> list[str]:
     return lines
 
 
-def _told_of_security(files: SecureFiles, *, has_admin: bool) -> list[str]:
-    lines = [
+def _told_of_security(files: SecureFiles) -> list[str]:
+    return [
         "",
-        "Clients log in, over TLS:",
+        "Clients log in, over TLS, at every port:",
         f"  {ADMIN}   may do everything; the password is in {files.password_file(ADMIN)}",
         f"  {APP}     may do everything with topics, groups and transactional ids {APP_PREFIX}...",
         "",
         f"Ready files for clients: {files.clients}",
+        f"Browsers trust the console once they know {files.ca}",
     ]
-    if has_admin:
+
+
+def _secure_suggestions(files: SecureFiles, cluster: LocalCluster) -> list[str]:
+    name, clients = own_name(), files.clients
+    first = cluster.brokers[0]
+    lines = [
+        f"  . {_shown(clients / f'{APP}.env')}     be {APP}, in this terminal",
+        f"  {name} publish {APP_PREFIX}greetings hello",
+        f"  {name} consume {APP_PREFIX}greetings --from-beginning --max 1",
+        f"  kcat -F {_shown(clients / f'{APP}.librdkafka.conf')} -L",
+    ]
+    if first.ports.text:
+        host = first.address.rpartition(":")[0]
         lines += [
-            "The admin port has no log-in yet: every program on this machine may use it to read,",
-            "write and delete everything.",
+            f"  openssl s_client -quiet -connect {host}:{first.ports.text} "
+            f"-CAfile {_shown(files.ca)}   and then: AUTH {APP} PASSWORD",
+        ]
+    lines += [
+        "",
+        f"  . {_shown(clients / f'{ADMIN}.env')}   be {ADMIN}: who may do what",
+        f"  {name} user create mia --password-file mia.password",
+        f"  {name} rule create User:mia -o read --topic {APP_PREFIX} --prefix",
+    ]
+    if cluster.admin_address:
+        lines += [
+            "",
+            f"  . {_shown(clients / 'cluster.env')}   log in as a person, for 12 hours",
+            f"  {name} login mia",
         ]
     return lines
 
 
-def _secure_suggestions(files: SecureFiles) -> list[str]:
-    name, clients = own_name(), files.clients
-    return [
-        f"  . {shlex.quote(str(clients / f'{APP}.env'))}     be {APP}, in this terminal",
-        f"  {name} publish {APP_PREFIX}greetings hello",
-        f"  {name} consume {APP_PREFIX}greetings --from-beginning --max 1",
-        f"  kcat -F {shlex.quote(str(clients / f'{APP}.librdkafka.conf'))} -L",
-        "",
-        f"  . {shlex.quote(str(clients / f'{ADMIN}.env'))}   be {ADMIN}: who may do what",
-        f"  {name} user create mia --password-file mia.password",
-        f"  {name} rule create User:mia -o read --topic {APP_PREFIX} --prefix",
-    ]
+def _shown(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 def _stop(cluster: LocalCluster, screen: Screen) -> None:

@@ -314,6 +314,26 @@ def delete(
     Screen(json=json).done(f"user {name} can log in no more", {"deleted": name})
 
 
+@app.command()
+def logout(
+    name: NameArgument, admin: AdminOption = ADMIN_DEFAULT, json: JsonOption = False
+) -> None:
+    """End all sessions of a person, at all brokers: in the console and on command lines.
+
+    Whoever knows the password can begin another one: `user disable` keeps them out.
+
+    \b
+    Example:
+      kafkaesque user logout alice
+    """
+    from urllib.parse import quote
+
+    from kafkaesque.cli.admin_requests import send
+
+    told = send(admin, "DELETE", f"/users/{quote(name, safe='')}/sessions")
+    Screen(json=json).done(told["what"], {"user": name})
+
+
 @totp.command("add")
 def add_factor(
     name: NameArgument, admin: AdminOption = ADMIN_DEFAULT, json: JsonOption = False

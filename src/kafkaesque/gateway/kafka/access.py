@@ -94,6 +94,7 @@ def _exposure(context: Context, state: AccessState) -> Exposure:
             access=each.access.value,
             has_tls=bool(each.tls),
             is_local=each.is_local,
+            log_in_by=each.log_in_by.value,
         )
         for each in config.listeners
     ]
@@ -110,7 +111,11 @@ def _exposure(context: Context, state: AccessState) -> Exposure:
             is_local=is_local_host(peer.host),
         )
     )
-    return Exposure(listeners=tuple(shown), epoch=state.epoch)
+    return Exposure(
+        listeners=tuple(shown),
+        epoch=state.epoch,
+        has_provider=context.doors.access.takes_provider_tokens,
+    )
 
 
 def on_alter_access(context: Context, call: Call) -> None:
@@ -127,7 +132,8 @@ def on_alter_access(context: Context, call: Call) -> None:
         if command is None:
             call.answer(AlterAccessResponse(error_message=None, answer=msgspec.json.encode(Done())))
         else:
-            context.doors.access.submit(command, TIMEOUT_MS, lambda it: on_outcome(commands, it))
+            signed = call.on_behalf(command)
+            context.doors.access.submit(signed, TIMEOUT_MS, lambda it: on_outcome(commands, it))
 
     def on_outcome(
         commands: Iterator[AccessCommand], outcome: ControllerResult | RequestRefused
