@@ -31,6 +31,8 @@ class QueueScenario(Scenario):
         self,
         seed: int,
         options: dict[str, str] | None = None,
+        *,
+        brokers: int = 3,
         sim_options: SimOptions | None = None,
         *,
         brokers: int = 3,
