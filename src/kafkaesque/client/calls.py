@@ -29,11 +29,14 @@ VERSION: Final = 0
 class Calls:
     """How a client asks."""
 
-    __slots__ = ("config", "connections")
+    __slots__ = ("config", "connections", "monotonic")
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(
+        self, config: ClientConfig, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.config = config
-        self.connections = Connections(config)
+        self.monotonic = monotonic
+        self.connections = Connections(config, monotonic)
 
     def deadline(self, timeout_s: float | None) -> float:
         """Return when a call ends that may take so long, on the monotonic clock.
@@ -43,7 +46,7 @@ class Calls:
         """
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgument(f"a timeout is more than 0 seconds, not {timeout_s}")
-        return time.monotonic() + (self.config.timeout_s if timeout_s is None else timeout_s)
+        return self.monotonic() + (self.config.timeout_s if timeout_s is None else timeout_s)
 
     def ask(
         self,
@@ -66,7 +69,7 @@ class Calls:
         """
         again_s, is_uncertain, last = AGAIN_S_MIN, False, ""
         while True:
-            left_s = deadline_s - time.monotonic()
+            left_s = deadline_s - self.monotonic()
             if left_s <= 0:
                 raise _too_late(what, last, is_uncertain)
             attempt_s = min(left_s, max(ATTEMPT_S_MAX, 2 * wait_s)) if is_repeatable else left_s

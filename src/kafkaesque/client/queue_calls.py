@@ -4,7 +4,6 @@ Any broker serves any queue; the APIs are those of `codegen/kafka_schema`, from 
 (20010) to MaintainQueue (20019), in version 0.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
@@ -125,7 +124,7 @@ class QueueCalls:
             )
             return list(answer.offsets)
 
-        begun_s = time.monotonic()
+        begun_s = self._calls.monotonic()
         try:
             return (yield from ask(deadline_s, is_repeatable=False))
         except OutcomeUnknown:
