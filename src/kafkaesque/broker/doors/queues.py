@@ -115,16 +115,12 @@ class Queues:
 
 def _headers_of(message: NewMessage) -> Headers:
     """Return a message's headers, with what the queue is to know of it."""
-    own = tuple(each for each in message.headers if not each[0].startswith("kafkaesque."))
-    said: list[tuple[str, bytes | None]] = []
-    if message.priority:
-        said.append((arrival.PRIORITY, b"%d" % message.priority))
-    if message.group:
-        said.append((arrival.GROUP, message.group))
-    if message.not_before_ms:
-        said.append((arrival.NOT_BEFORE, b"%d" % message.not_before_ms))
-    if message.not_after_ms:
-        said.append((arrival.NOT_AFTER, b"%d" % message.not_after_ms))
-    if message.identity:
-        said.append((arrival.IDENTITY, message.identity))
+    own = tuple(each for each in message.headers if not each[0].startswith(arrival.OWN_PREFIX))
+    said = arrival.headers_of(
+        priority=message.priority,
+        group=message.group,
+        not_before_ms=message.not_before_ms,
+        not_after_ms=message.not_after_ms,
+        identity=message.identity,
+    )
     return (*own, *said)
