@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "config": "Options and client quotas: list, describe, set, unset.",
     "publish": "Publish messages from arguments, files or standard input.",
     "consume": "Print a topic's messages.",
+    "queue": "Queues: create, describe, alter, put, get, peek, redrive.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "login": "Log in with a password and a code, for 12 hours.",
     "logout": "End the session of login.",

@@ -5,6 +5,7 @@ records: see `model.message_headers`.
 """
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 from kafkaesque.model.batch import BatchHeader
@@ -91,6 +92,26 @@ def arrival_of(
     return Arrival(
         runs=runs_of(offsets), wall_ms=wall_ms, sizes=tuple(sizes), details=tuple(details)
     )
+
+
+def identity_of(said: bytes) -> bytes:
+    """Return the sixteen bytes by which a message with an id of any length is known."""
+    return sha256(said).digest()[:IDENTITY_BYTES]
+
+
+def headers_of(
+    *,
+    priority: int = 0,
+    group: bytes = b"",
+    not_before_ms: int = 0,
+    not_after_ms: int = 0,
+    identity: bytes = b"",
+) -> tuple[tuple[str, bytes | None], ...]:
+    """Return the headers that say this of a message; what is 0 or empty is not said."""
+    numbers = ((PRIORITY, priority), (NOT_BEFORE, not_before_ms), (NOT_AFTER, not_after_ms))
+    said = [(name, b"%d" % number) for name, number in numbers if number]
+    said += [(name, value) for name, value in ((GROUP, group), (IDENTITY, identity)) if value]
+    return tuple(said)
 
 
 def _details_of(

@@ -20,6 +20,7 @@ from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import NodeId, TopicId
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.records import Record
+from kafkaesque.queues import arrival
 
 ResultT = TypeVar("ResultT")
 
@@ -119,15 +120,11 @@ class Queues:
 def _headers_of(message: NewMessage) -> Headers:
     """Return a message's headers, with what the queue is to know of it."""
     own = tuple(each for each in message.headers if not each[0].startswith(names.PREFIX))
-    said: list[tuple[str, bytes | None]] = []
-    if message.priority:
-        said.append((names.PRIORITY, b"%d" % message.priority))
-    if message.group:
-        said.append((names.GROUP, message.group))
-    if message.not_before_ms:
-        said.append((names.NOT_BEFORE, b"%d" % message.not_before_ms))
-    if message.not_after_ms:
-        said.append((names.NOT_AFTER, b"%d" % message.not_after_ms))
-    if message.identity:
-        said.append((names.IDENTITY, message.identity))
+    said = arrival.headers_of(
+        priority=message.priority,
+        group=message.group,
+        not_before_ms=message.not_before_ms,
+        not_after_ms=message.not_after_ms,
+        identity=message.identity,
+    )
     return (*own, *said)
