@@ -34,8 +34,6 @@ class QueueScenario(Scenario):
         *,
         brokers: int = 3,
         sim_options: SimOptions | None = None,
-        *,
-        brokers: int = 3,
     ) -> None:
         super().__init__(seed, sim_options or SimOptions(brokers=brokers))
         self.create(QUEUE, options)
