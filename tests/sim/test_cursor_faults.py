@@ -66,7 +66,7 @@ def test_what_was_read_ahead_and_could_not_be_decided_is_read_again() -> None:
     full = FullDisk(tables.all, tables._note_control)
     full.replica, full._log = tables.replica, tables._log
     host._tables = full
-    cursor.acquire(1, wait_ms=1)
+    host.on_wanted()
     cursor.loop.run_for(2_000)
     assert refused
     found = cursor.acquire_all()
