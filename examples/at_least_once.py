@@ -154,7 +154,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def make_topics(bootstrap_server: str, topics: list[str]) -> None:
     """Create topics of one partition and three copies."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_server})
+    # 5 leaves out what librdkafka says now and then of its own queues when a client ends.
+    admin = AdminClient({"bootstrap.servers": bootstrap_server, "log_level": 5})
     new = [NewTopic(topic, num_partitions=1, replication_factor=3) for topic in topics]
     for created in admin.create_topics(new).values():
         created.result()

@@ -34,12 +34,20 @@ LOG_INS = (
     "kafkaesque.access.oauthbearer",
     "kafkaesque.access.json_web_tokens",
 )
+AUDIT = (
+    "kafkaesque.broker.upkeep.audit_writer",
+    "kafkaesque.broker.metadata.audited_commands",
+    "kafkaesque.access.audit_verifier",
+)
 #: What a broker with a Kafka listener alone, at which nobody logs in, does without.
 HEAVY = (
     *TLS,
     *ADMIN,
     *LOG_INS,
+    *AUDIT,
     "kafkaesque.gateway.text.gateway",
+    "kafkaesque.gateway.sqs.gateway",
+    "kafkaesque.protocols.sqs.service",
     "kafkaesque.runtime.tls_handshakes",
     "kafkaesque.server.certificate_watch",
     "kafkaesque.server.key_set_watch",
@@ -140,7 +148,7 @@ def test_a_broker_at_which_clients_log_in_loads_what_serves_them_at_the_start(
         loaded = cluster.loaded()
     finally:
         cluster.close()
-    assert {*TLS, *LOG_INS} <= set(loaded)
+    assert {*TLS, *LOG_INS, *AUDIT} <= set(loaded)
 
 
 def test_a_broker_without_an_admin_port_tells_others_its_part(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ from confluent_kafka.admin import (
 
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, produce
+from tests.clients.test_cli import Cli, cli
+
+__all__ = ["cli"]
 
 Make = Callable[..., "ShareConsumer"]
 PATIENCE_S = 40.0
@@ -135,6 +138,29 @@ def test_what_a_consumer_leaves_behind_goes_to_another_one(
     leaving.close()
     found = poll_until(make(topic), 10)
     assert {place_of(each) for each in found} == {place_of(each) for each in held}
+
+
+def test_the_command_line_shows_sets_back_and_deletes_a_share_group(
+    make_topic: TopicMaker, make: Make, group: str, bootstrap_servers: str, cli: Cli
+) -> None:
+    topic = make_topic(partitions=1, replication=3)
+    produce(bootstrap_servers, topic, [b"%d" % number for number in range(5)])
+    consumer = make(topic)
+    assert len(poll_until(consumer, 5)) == 5
+    consumer.commit_sync(10.0)
+    listed = {each["group"]: each for each in cli("group", "list", "--json").document}
+    assert listed[group]["protocol"] == "share"
+    shown = cli("group", "describe", group, "--json").document
+    assert shown["lag_messages"] == 0
+    assert [each["start"] for each in shown["partitions"]] == [5]
+    words = ["group", "reset-offsets", group, "--topic", topic, "--to", "2", "--execute"]
+    assert "1 active member" in cli(*words, code=1).errors
+    consumer.close()
+    changed = cli(*words, "--json").document["partitions"]
+    assert [(each["before"], each["after"]) for each in changed] == [(5, 2)]
+    assert cli("group", "describe", group, "--json").document["lag_messages"] == 3
+    again = poll_until(make(topic), 3)
+    assert [each.offset() for each in again] == [2, 3, 4]
 
 
 def test_killed_leaders_lose_no_record_and_no_acknowledgement(tmp_path: Path) -> None:

@@ -15,24 +15,24 @@ GROUP = "workers"
 class CursorScenario(QueueScenario):
     """Three brokers, a topic, and a share group's cursor over it."""
 
-    def __init__(self, seed: int, reset: str = "earliest") -> None:
+    def __init__(self, seed: int, reset: str = "earliest", **options: str) -> None:
         super().__init__(seed)
-        self.submit_any(
+        wanted = {"share.auto.offset.reset": reset}
+        wanted |= {name.replace("_", "."): value for name, value in options.items()}
+        self.submit(
             ChangeGroupConfig(
-                group=GROUP, changes=[ConfigChange(name="share.auto.offset.reset", value=reset)]
+                group=GROUP,
+                changes=[ConfigChange(name=name, value=value) for name, value in wanted.items()],
             )
         )
         topic = self.any().state.topic(TOPIC)
-        self.submit_any(CreateShareQueue(group=GROUP, topic_id=topic.topic_id))
+        self.submit(CreateShareQueue(group=GROUP, topic_id=topic.topic_id))
         name = share_queue(GROUP, topic.topic_id)
         self.loop.run_until(
             lambda: all(name in self.broker(each).state.queues for each in self.running()),
             TIMEOUT_MS,
         )
         self.log_id: TopicId = self.any().state.queues[name].topic_id
-
-    def submit_any(self, command: object) -> None:
-        self.submit(command)  # type: ignore[arg-type]
 
     def acquire(
         self, count: int = 500, *, wait_ms: int = 3_000, broker: str = ""
@@ -104,5 +104,37 @@ def test_nothing_is_given_out_twice_when_the_cursors_leader_dies() -> None:
 
 def test_a_group_that_is_deleted_has_no_cursor() -> None:
     cursor = CursorScenario(24)
-    cursor.submit_any(DeleteShareGroup(group=GROUP))
+    cursor.submit(DeleteShareGroup(group=GROUP))
     cursor.loop.run_until(lambda: cursor.log_id not in cursor.any().state.queues_by_log, TIMEOUT_MS)
+
+
+def test_what_a_share_group_gives_up_goes_to_its_topic_with_kafkas_headers() -> None:
+    cursor = CursorScenario(25, errors_deadletterqueue_topic_name="dlq.workers")
+    cursor.make_topic("dlq.workers", errors_deadletterqueue_group_enable="true")
+    cursor.write(3)
+    taken = cursor.acquire(1)
+    request = q.RejectMessages(log_id=cursor.log_id, claims=[taken[0].claim])
+    cursor.ask(request, q.ClaimsResult)
+    cursor.loop.run_until(lambda: cursor.records_of("dlq.workers") != [], 20_000)
+    (record,) = cursor.records_of("dlq.workers")
+    assert (record.key, record.value) == (None, None)
+    assert dict(record.headers) == {
+        "__dlq.errors.topic": TOPIC.encode(),
+        "__dlq.errors.partition": b"0",
+        "__dlq.errors.offset": b"%d" % taken[0].offset,
+        "__dlq.errors.group": GROUP.encode(),
+        "__dlq.errors.delivery.count": b"1",
+        "__dlq.errors.message": b"Offset rejected by client.",
+    }
+
+
+def test_a_topic_that_does_not_allow_it_gets_no_dead_letters() -> None:
+    cursor = CursorScenario(26, errors_deadletterqueue_topic_name="business")
+    cursor.make_topic("business")
+    cursor.write(3)
+    taken = cursor.acquire(1)
+    request = q.RejectMessages(log_id=cursor.log_id, claims=[taken[0].claim])
+    cursor.ask(request, q.ClaimsResult)
+    cursor.loop.run_for(5_000)
+    assert cursor.records_of("business") == []
+    assert cursor.acquire_all().keys().isdisjoint({taken[0].offset})

@@ -22,9 +22,10 @@ from kafkaesque.cli.addresses import (
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import check_entry
-from kafkaesque.cli.log_in import LogIn, find_log_in
+from kafkaesque.cli.log_in import find_log_in
 from kafkaesque.cli.tls import is_on, library_settings
 from kafkaesque.cli.troubles import why
+from kafkaesque.client.log_in import LogIn
 
 Result = TypeVar("Result")
 
@@ -217,7 +218,8 @@ def _who_answers() -> str:
 
 def _why_no_broker(bootstrap: str) -> str:
     """Return what answers there in place of a broker; nothing where that is not known."""
-    from kafkaesque.cli.kafka_request import SPEAKS_HTTP, greet_all
+    from kafkaesque.cli.kafka_request import greet_all
+    from kafkaesque.client.framing import SPEAKS_HTTP
 
     return SPEAKS_HTTP if SPEAKS_HTTP in greet_all(bootstrap).values() else ""
 

@@ -76,7 +76,7 @@ def _find_missing_log_in(
         return None
     return CommandFailed(
         f"{address} wants a log-in",
-        hint=f"{USER_VARIABLE}=NAME and {PASSWORD_VARIABLE}=FILE, or kafkaesque login",
+        hint=f"{USER_VARIABLE}=NAME and {PASSWORD_VARIABLE}=FILE; or kafkaesque login NAME",
         exit_code=FAILED,
     )
 

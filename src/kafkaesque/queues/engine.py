@@ -15,7 +15,7 @@ from kafkaesque.queues.claims import good_runs, is_over_bound
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import NEVER, Reason
 from kafkaesque.queues.distributor import Distributor, claims_of
-from kafkaesque.queues.policy import Overflow, Sharing
+from kafkaesque.queues.policy import Overflow, Sharing, Undeliverable
 from kafkaesque.queues.requests import Admission, Done, Refusal, Request, Verdict
 from kafkaesque.queues.runs import Run, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
@@ -45,6 +45,11 @@ class Engine:
     def session_count(self) -> int:
         """How many sessions are attached."""
         return len(self._sessions)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits for messages."""
+        return self._distributor.has_demands
 
     def handle(self, request: Request) -> None:
         """Take a request, and do what follows from it."""
@@ -264,8 +269,10 @@ class Engine:
         by_reason: dict[Reason, list[int]] = {}
         for offset in sorted(each for each in set(request.offsets) if each in moving):
             by_reason.setdefault(moving[offset].reason, []).append(offset)
+        drops = self._context.state.policy.undeliverable is Undeliverable.DROP
         for reason, offsets in by_reason.items():
-            self._context.decide(d.Park(reason, runs_of(offsets)))
+            runs = runs_of(offsets)
+            self._context.decide(d.Remove(reason, runs) if drops else d.Park(reason, runs))
         self._context.answer(request.token, Done())
 
     def _arrived(self, request: r.Arrived) -> None:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from kafkaesque import cli
 from kafkaesque.cli import arguments, replica_moves
 from kafkaesque.cli.app import app
+from kafkaesque.cli.commands import key
 from kafkaesque.cli.kafka import outage_teller
 from kafkaesque.cli.lazy_group import COMMANDS
 from tests.unit.cli.test_replica_moves import LED
@@ -123,6 +124,16 @@ def test_where_nobody_answers_the_address_is_named_and_the_exit_code_is_3(words:
     assert f"no broker answers at {NOBODY} (connection refused)" in errors
     assert "kafkaesque up" in errors
     assert "rdkafka" not in errors
+
+
+@pytest.mark.parametrize("words", [["list"], ["rotate", "t"]], ids=" ".join)
+def test_keys_without_an_admin_port_reach_nobody(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key, "_brokers", lambda _: [])
+    code, output, errors = run("key", *words)
+    assert (code, output) == (3, "")
+    assert errors.startswith("error: no broker has an admin port that answers\ntry:   admin.port")
 
 
 def test_doctor_ends_with_3_where_nobody_answers() -> None:

@@ -19,7 +19,7 @@ from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import Event, ListGroups, Request
-from kafkaesque.groups.results import AppendInTransaction, ListResult
+from kafkaesque.groups.results import AppendInTransaction, ListedGroup, ListResult
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.frames import read_response, write_request
@@ -58,6 +58,16 @@ class Dice:
         return self._count.to_bytes(count, "big")
 
 
+class NoShareGroups:
+    """Stands in for the coordinators of share groups, of which there are none."""
+
+    def listed(self) -> list[ListedGroup]:
+        return []
+
+    def delete(self, group_id: str, on_done: Callable[[GroupError], None]) -> None:
+        on_done(GroupError.GROUP_ID_NOT_FOUND)
+
+
 class Coordinators:
     """Stands in for the driver: one table whose writes are committed at once, or when told."""
 
@@ -65,6 +75,7 @@ class Coordinators:
         self._clock = clock
         self._waiting: dict[RequestToken, Callable[[Answer], None]] = {}
         self._tokens = 0
+        self.share = NoShareGroups()
         #: Groups that are refused before there is a table to ask, and why.
         self.refused: dict[str, GroupError] = {}
         self.events: list[Event] = []

@@ -299,3 +299,17 @@ def test_offsets_are_described_altered_and_deleted(group: Group) -> None:
 def test_acknowledgements_that_make_no_sense(batches: list[AcknowledgementBatch]) -> None:
     with pytest.raises(BadAcknowledgement):
         read_acknowledgements(batches, may_renew=False)
+
+
+def test_groups_of_two_kinds_do_not_share_a_name(group: Group) -> None:
+    cluster = group.cluster
+    group.join()
+    joining = named_request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group.name)
+    assert cluster.ask(joining).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    classic = named_request(ApiKey.JOIN_GROUP, 5, group.name)
+    assert cluster.ask(classic, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    other = Group(cluster, f"{group.name}-consumers")
+    joined = named_request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, other.name)
+    joined.member_epoch = 0
+    assert cluster.ask(joined).error_code == 0
+    assert other.beat(0).error_code == ErrorCode.GROUP_ID_NOT_FOUND

@@ -7,7 +7,7 @@ from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
-from kafkaesque.broker.metadata.queue_names import share_group_of, share_queue
+from kafkaesque.broker.metadata.queue_names import share_group_of, share_queue, share_vhost
 from kafkaesque.broker.options.groups import ShareSettings, share_settings
 from kafkaesque.broker.requests.queue_commands import CreateShareQueue, DeleteShareGroup
 from kafkaesque.env.clock import Clock
@@ -43,6 +43,7 @@ class ShareGroups:
         self._controller = controller
         self._coordinators = coordinators
         self._groups: dict[str, ShareGroup] = {}
+        coordinators.is_share_group = self._is_known
         #: Cursors that are being made.
         self._coming: set[tuple[str, TopicId]] = set()
 
@@ -65,6 +66,8 @@ class ShareGroups:
             return ShareHeartbeatResult(error)
         group = self._groups.get(asked.group_id)
         if group is None:
+            if self._coordinators.has_group(asked.group_id):
+                return ShareHeartbeatResult(GroupError.GROUP_ID_NOT_FOUND)
             if len(self._groups) >= GROUPS_MAX and not self._forget_empty():
                 return ShareHeartbeatResult(GroupError.OVER_BOUND)
             group = self._groups[asked.group_id] = ShareGroup(asked.group_id)
@@ -80,6 +83,9 @@ class ShareGroups:
         if not group.members:
             del self._groups[asked.group_id]
         return result
+
+    def _is_known(self, group_id: str) -> bool:
+        return group_id in self._groups or bool(self.cursors(group_id))
 
     def _forget_empty(self) -> bool:
         now_ms = self._clock.now_ms()
@@ -133,8 +139,8 @@ class ShareGroups:
 
     def cursors(self, group_id: str) -> list[QueueState]:
         """Return a group's cursors."""
-        queues = self._metadata.state.queues
-        return [each for name, each in queues.items() if share_group_of(name) == group_id]
+        # By host and group; there may be very many queues.
+        return self._metadata.state.queues_of(share_vhost(group_id))
 
     def listed(self) -> list[ListedGroup]:
         """Return the groups whose coordinator is here, in Kafka's words."""

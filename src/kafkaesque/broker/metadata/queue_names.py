@@ -40,15 +40,22 @@ def check_queue_name(queue: QueueName) -> None:
             raise InvalidRequest(
                 f"the name of a {what} has 1 to {NAME_BYTES_MAX} bytes, this has {size}"
             )
+        if "\0" in text:
+            raise InvalidRequest(f"the name of a {what} has no NUL in it")
     if queue.vhost.startswith(OWN_VHOST_MARK):
         raise InvalidRequest(f"virtual hosts that begin with {OWN_VHOST_MARK!r} are the brokers'")
     if queue.vhost == DEFAULT_VHOST and queue.name.startswith(VHOST_MARK):
         raise InvalidRequest(f"names of queues do not begin with {VHOST_MARK!r}")
 
 
+def share_vhost(group: str) -> str:
+    """Return the virtual host of a share group's cursors."""
+    return SHARE_VHOST_MARK + group
+
+
 def share_queue(group: str, topic_id: TopicId) -> QueueName:
     """Return what a share group's cursor over a topic is called."""
-    return QueueName(SHARE_VHOST_MARK + group, topic_id.hex())
+    return QueueName(share_vhost(group), topic_id.hex())
 
 
 def share_group_of(queue: QueueName) -> str | None:

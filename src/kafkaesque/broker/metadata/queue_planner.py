@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
+import msgspec
+
+from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
 from kafkaesque.broker.metadata.feature_planner import check_may_have_queues
 from kafkaesque.broker.metadata.queue_names import (
     QueueName,
@@ -18,7 +20,13 @@ from kafkaesque.broker.metadata.records import (
     QueueCreated,
     TopicDeleted,
 )
-from kafkaesque.broker.options.queues import QUEUES_MAX, make_policy
+from kafkaesque.broker.options.queues import (
+    QUEUES_MAX,
+    SOURCE_START,
+    SOURCE_TOPIC,
+    make_policy,
+    topic_of_target,
+)
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
@@ -44,11 +52,16 @@ LOG_CONFIGS: Final = {
 }
 
 
+#: Gives placed partitions their groups.
+Number = Callable[[list[tuple[NodeId, ...]]], tuple[PartitionPlacement, ...]]
+
+
 def plan_queue(
     state: ClusterState,
     command: CreateQueue,
     *,
     place: Callable[[], tuple[PartitionPlacement, ...]],
+    number: Number,
     new_id: Callable[[], TopicId],
     wall_ms: int,
 ) -> tuple[TopicId, list[QueueCreated]]:
@@ -69,23 +82,61 @@ def plan_queue(
     if len(state.queues) >= QUEUES_MAX:
         raise OverBound(f"there are {QUEUES_MAX} queues already")
     log_id = new_id()
+    source = _source(state, options)
     record = QueueCreated(
         vhost=name.vhost,
         name=name.name,
         log_id=log_id,
-        partitions=place(),
+        partitions=place() if source is None else number(_placed_as(source)),
         options=options,
         configs=LOG_CONFIGS,
+        source=msgspec.UNSET if source is None else source.topic_id,
         at_ms=wall_ms,
     )
     return log_id, [record]
+
+
+def _source(state: ClusterState, options: Mapping[str, str]) -> TopicState | None:
+    """Return the topic that a queue is a cursor over.
+
+    Raises:
+        InvalidConfig: there is no such topic.
+    """
+    name = options.get(SOURCE_TOPIC)
+    if not name:
+        return None
+    topic = state.topics.get(name)
+    if topic is None or topic.is_internal:
+        raise InvalidConfig(f"{SOURCE_TOPIC}: there is no topic {name!r}")
+    return topic
+
+
+def _placed_as(topic: TopicState) -> list[tuple[NodeId, ...]]:
+    return [each.wanted for each in topic.partitions]
+
+
+def plan_cursor_growth(
+    state: ClusterState, topic_id: TopicId, added: tuple[PartitionPlacement, ...]
+) -> list[PartitionsAdded]:
+    """Return the records by which the cursors over a topic grow as it does, by `added`."""
+    grown: list[PartitionsAdded] = []
+    next_group = state.next_group + len(added)
+    for queue in state.queues.values():
+        if queue.source == topic_id:
+            placed = tuple(
+                PartitionPlacement(group=next_group + at, replicas=each.replicas)
+                for at, each in enumerate(added)
+            )
+            next_group += len(added)
+            grown.append(PartitionsAdded(topic_id=queue.topic_id, partitions=placed))
+    return grown
 
 
 def plan_share_queue(
     state: ClusterState,
     command: CreateShareQueue,
     *,
-    number: Callable[[list[tuple[NodeId, ...]]], tuple[PartitionPlacement, ...]],
+    number: Number,
     new_id: Callable[[], TopicId],
     wall_ms: int,
 ) -> tuple[TopicId, list[QueueCreated | PartitionsAdded]]:
@@ -167,6 +218,9 @@ def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueCh
             options.pop(name, None)
         else:
             options[name] = value
+    for fixed in (SOURCE_TOPIC, SOURCE_START):
+        if options.get(fixed) != queue.options.get(fixed):
+            raise InvalidConfig(f"{fixed} cannot be changed: make another queue")
     options = _checked(state, queue.queue, options)
     if options == queue.options:
         return []
@@ -179,7 +233,11 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
     target = policy.dead_letters_to
-    if target and QueueName(name.vhost, target) not in state.queues and target != name.name:
+    topic = topic_of_target(target)
+    if topic is not None:
+        if topic not in state.topics or state.topics[topic].is_internal:
+            raise InvalidConfig(f"dead.letter.topic: there is no topic {topic!r} for it")
+    elif target and QueueName(name.vhost, target) not in state.queues and target != name.name:
         raise InvalidConfig(f"dead.letter.queue: there is no queue {target!r}")
     return dict(options)
 

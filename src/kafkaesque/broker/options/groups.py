@@ -161,8 +161,8 @@ _SHARE: Final = [
         name=DEAD_LETTER_TOPIC,
         type=OptionType.STRING,
         default="",
-        doc="The topic for records that a share group gives up; it must not begin with two "
-        "underscores.",
+        doc="The topic for records that a share group gives up, with headers that say why; it must "
+        "exist, and not begin with two underscores.",
     ),
     Option(
         name="errors.deadletterqueue.copy.record.enable",
@@ -234,6 +234,8 @@ class ShareSettings(NamedTuple):
     heartbeat_ms: int
     renews: bool
     dead_letter_topic: str
+    #: Whether records are copied there; else only their headers.
+    copies_dead_letters: bool
 
 
 def share_settings(configs: Mapping[str, str]) -> ShareSettings:
@@ -249,6 +251,7 @@ def share_settings(configs: Mapping[str, str]) -> ShareSettings:
         heartbeat_ms=int(values["share.heartbeat.interval.ms"]),
         renews=bool(values["share.renew.acknowledge.enable"]),
         dead_letter_topic=str(values[DEAD_LETTER_TOPIC]),
+        copies_dead_letters=bool(values["errors.deadletterqueue.copy.record.enable"]),
     )
 
 

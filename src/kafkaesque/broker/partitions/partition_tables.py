@@ -8,7 +8,9 @@ him may be in the log, or not.
 
 A table that is loaded is fed with the log from its newest committed snapshot on, which is looked
 for from the log's end, a segment at a time. A new replica is fed with all that it gets: the log's
-start goes no further than the tables allow.
+start goes no further than the tables allow. Before that snapshot the cleaner may remove what a
+table says is not needed. A table that has met such a hole, and no snapshot behind it, does not
+lead: its state is not known. That takes a truncation of what all had (`write.caching`).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +26,8 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, read_batch_header
 from kafkaesque.model.errors import InvariantBroken, RequestRefused
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.live_offsets import LiveRecords
+from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.tables.log_table import Instant, RequestToken, Respond
 from kafkaesque.tables.logged import Logged, LoggedKind, read_logged, write_logged
@@ -101,6 +105,9 @@ class PartitionTable(Protocol):
     def start_held_at(self) -> Offset | None:
         """Return what the log has to keep."""
 
+    def live_before(self, end_offset: Offset, *, is_forecast: bool = False) -> LiveRecords | None:
+        """See `ReplicatedTable`."""
+
 
 class PartitionTableKinds(Protocol):
     """A kind, as the table of partitions sees it."""
@@ -168,7 +175,8 @@ class PartitionTables:
         header = read_batch_header(data)
         if self.replica is None:
             raise InvariantBroken("a table decides where no replica leads")
-        appended = self.replica.append(data, header)
+        # What queues settle, a full disk has to take, or it would never become free.
+        appended = self.replica.append(data, header, gives_back=True)
         self._note_control(header, data, appended.base_offset)
         for table in self.all:
             if table is not author:
@@ -208,12 +216,22 @@ class PartitionTables:
         held = [start for table in self.all if (start := table.start_held_at()) is not None]
         return min(held, default=None)
 
+    def live_before(self, end_offset: Offset, *, is_forecast: bool = False) -> LiveRecords | None:
+        """See `ReplicatedTable`; None also where several tables live, which may need other things.
+
+        `end_offset` says which committed snapshots will not be lost, `is_forecast` that this is a
+        guess.
+        """
+        if len(self.all) != 1:
+            return None
+        return self.all[0].live_before(end_offset, is_forecast=is_forecast)
+
 
 def find_snapshots(log: GroupLog, tables: Sequence[int], committed_offset: Offset) -> Offset:
     """Return an offset from which on a committed snapshot of each table is in the log; waits.
 
-    That is the log's start where there is none. A snapshot with which a segment begins is passed
-    over: some of its parts may be in the one before.
+    That is the log's start where there is none. A snapshot that begins in one segment and ends in
+    the next is passed over.
 
     Raises:
         StorageCorrupt: a batch of the log is damaged.
@@ -234,16 +252,14 @@ def _snapshots_between(log: GroupLog, offset: Offset, end_offset: Offset) -> dic
     """Return where the newest whole snapshot of each table begins."""
     found: dict[int, Offset] = {}
     begun: dict[int, Offset] = {}
-    is_first = True
     for header, data in replay(log, offset, end_offset):
         logged = read_logged(header, data) if header.is_control else None
         if logged is None or logged.kind is not LoggedKind.SNAPSHOT:
-            is_first = False
-        elif not is_first:
-            start = begun.setdefault(logged.table, Offset(header.base_offset))
-            if not logged.parts_left:
-                found[logged.table] = start
-                del begun[logged.table]
+            continue
+        if not logged.parts_before:
+            begun[logged.table] = Offset(header.base_offset)
+        if not logged.parts_left and logged.table in begun:
+            found[logged.table] = begun.pop(logged.table)
     return found
 
 
@@ -329,11 +345,12 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         """What was decided could not be proposed: take it back; try again while this one leads."""
         replica, tables = self._replica, self._tables
         self.on_following()
+        if replica is not None and tables is not None:
+            self._lead_later(replica, tables)
 
+    def _lead_later(self, replica: Replica, tables: PartitionTables) -> None:
         def lead_again() -> None:
-            if self._replica is not None or replica is None or tables is None:
-                return
-            if replica.is_leader:
+            if self._replica is None and replica.is_leader:
                 self._begin_to_lead(replica, tables)
 
         self._clock.call_later(LEAD_AGAIN_MS, lead_again)
@@ -410,6 +427,11 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         self._begin_to_lead(replica, partition)
 
     def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
+        if self.table.is_incomplete:
+            # Another one knows the state, and is to lead; nobody is told that it is empty.
+            replica.on_unreadable(StorageCorrupt("the snapshot behind a hole in the log is lost"))
+            self._lead_later(replica, partition)
+            return
         self._replica, self._tables = replica, partition
         self.table.lead(self._instant())
         self._ask_turn()
@@ -426,3 +448,6 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
 
     def start_held_at(self) -> Offset | None:
         return self.table.start_held_at()
+
+    def live_before(self, end_offset: Offset, *, is_forecast: bool = False) -> LiveRecords | None:
+        return self.table.live_before(end_offset, is_forecast=is_forecast)

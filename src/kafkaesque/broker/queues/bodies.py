@@ -19,7 +19,7 @@ PIECE_BYTES = 64 * 1024
 #: bytes. Long ones are read again.
 KEPT_MAX = 8
 KEPT_BYTES_MAX = 256 * 1024
-_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Found(NamedTuple):
@@ -196,7 +196,7 @@ class _Reading:
 
 
 def _decode(data: bytes, header: BatchHeader) -> dict[int, Record]:
-    records = decode_batch(data, _DECOMPRESSED_BYTES_MAX, at=header.at)
+    records = decode_batch(data, DECOMPRESSED_BYTES_MAX, at=header.at)
     return {record.offset: record for record in records}
 
 

@@ -132,6 +132,9 @@ class QueueHosts:
         gone: dict[tuple[int, int], bool] = {}
         for host in self._hosts.values():
             host.configure()
+            if host not in changed:
+                # Many queues may be idle: they keep nothing for those who come next.
+                host.bodies.forget()
             for consumer in [each for each in host.consumers if self._is_gone(each, gone)]:
                 self._detach(host, consumer)
 

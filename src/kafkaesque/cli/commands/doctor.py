@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 #: Its exit codes are a checker's: 0 is healthy, 1 is not; 3 is that nobody answers, as everywhere.
 HAS_FINDINGS = 1
+#: What a broker says of a question that this user may not ask.
+FORBIDDEN = "no rule allows this"
+_RULES_HINT = (
+    "as an administrator: kafkaesque rule create User:NAME -o describe -o describe-configs "
+    "--cluster"
+)
 
 app = new_app()
 
@@ -117,7 +123,12 @@ def _show(facts: "Facts", found: "list[Finding]") -> None:
         print("not looked at:")
         for each in facts.unseen:
             print(f"    {each}")
+        if any(FORBIDDEN in each for each in facts.unseen):
+            print(f"    try:   {_RULES_HINT}")
     brokers = counted(len(facts.known_brokers), "broker")
     partitions = counted(len(facts.view.partitions), "partition")
-    what = counted(len(found), "finding") if found else "nothing is wrong"
+    nothing = "nothing is wrong"
+    if facts.unseen:
+        nothing += " in what was looked at"
+    what = counted(len(found), "finding") if found else nothing
     print(f"{brokers}, {partitions}: {what}")

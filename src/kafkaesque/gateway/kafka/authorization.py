@@ -239,7 +239,9 @@ def _let_through(rights: Rights, context: Context, call: Call) -> bool:
 
 def _whole_guard(operations: tuple[Operation, ...]) -> Guard:
     def guard(rights: Rights, context: Context, call: Call) -> bool:
-        if any(rights.may_cluster(each) for each in operations):
+        first, *others = operations
+        # Refused is what is needed first, and not each that would do as well.
+        if any(rights.could_cluster(each) for each in others) or rights.may_cluster(first):
             return True
         # With the first refusal, as other guards.
         from kafkaesque.gateway.kafka.guards.cluster import refusal_of

@@ -129,7 +129,8 @@ class SharePartition:
     def close(self) -> None:
         """Give back all that the member has, and what it was not handed."""
         self._is_closed = True
-        if self._is_attached and not self._is_asking:
+        if self._is_attached:
+            # At once: a question that waits ends by that.
             self._detach()
 
     def _detach(self) -> None:

@@ -95,7 +95,7 @@ def check_rights(rights: Rights | None, command: Command) -> None:
     for operation, kind, name in ROWS[type(command)].needs(command):
         if rights.may(operation, kind, name):
             continue
-        if kind is ResourceType.TOPIC and not rights.may(Operation.DESCRIBE, kind, name):
+        if kind is ResourceType.TOPIC and not rights.could(Operation.DESCRIBE, kind, name):
             raise no_topic(name)
         word, what = operation.name.title(), kind.name.lower()
         raise BadCommand(f"no rule allows {word} on {what} {name!r}", TOPICS)

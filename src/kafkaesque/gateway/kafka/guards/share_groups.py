@@ -94,7 +94,7 @@ def _may_see_topics(rights: Rights, group: Any) -> bool:
         topic.topic_name for member in group.members for topic in member.assignment.topic_partitions
     }
     names.update(name for member in group.members for name in member.subscribed_topic_names)
-    return all(rights.may(Operation.DESCRIBE, _TOPIC, each) for each in names)
+    return all(rights.could(Operation.DESCRIBE, _TOPIC, each) for each in names)
 
 
 def _hidden(group: Any) -> DescribedGroup:
@@ -126,7 +126,7 @@ def describe_offsets(rights: Rights, context: Context, call: Call) -> bool:
             group.topics = [
                 each
                 for each in group.topics
-                if rights.may(Operation.DESCRIBE, _TOPIC, each.topic_name)
+                if rights.could(Operation.DESCRIBE, _TOPIC, each.topic_name)
             ]
 
     call.prepare(request, hide)
