@@ -46,6 +46,8 @@ HEAVY = (
     *LOG_INS,
     *AUDIT,
     "kafkaesque.gateway.text.gateway",
+    "kafkaesque.gateway.sqs.gateway",
+    "kafkaesque.protocols.sqs.service",
     "kafkaesque.runtime.tls_handshakes",
     "kafkaesque.server.certificate_watch",
     "kafkaesque.server.key_set_watch",

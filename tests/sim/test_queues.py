@@ -6,12 +6,13 @@ import pytest
 
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.partitions.partition_tables import PartitionTables
-from kafkaesque.broker.queues.mover import DEATH
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import Done
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import StorageFailed, UnknownConsumer
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.message_headers import DEATH, ORIGIN
 from kafkaesque.queues.decisions import Reason
 from tests.sim.queue_scenario import QUEUE, QueueScenario, values
 from tests.sim.scenario import TOPIC
@@ -163,6 +164,39 @@ def test_logs_give_up_what_is_settled() -> None:
     assert counts.log_start > 0
     assert counts.log_bytes < 40_000_000
     assert QUEUE not in {topic.name for topic in queues.any().state.topics.values()}
+
+
+def test_what_is_moved_says_where_it_was_first() -> None:
+    queues = QueueScenario(16)
+    queues.create("dead")
+    queues.create("work", {"delivery.limit": "1", "dead.letter.queue": "dead"})
+    (offset,) = queues.put(b"poison", name="work")
+    queues.fail(*queues.take(1, name="work"), name="work")
+    (dead,) = queues.take(1, name="dead", wait_ms=5_000)
+    origin = json.loads(dict(dead.headers)[ORIGIN] or b"")
+    assert (origin["log"], origin["offset"]) == (queues.queue("work").topic_id.hex(), offset)
+    queues.ask(q.ReleaseMessages(log_id=queues.queue("dead").topic_id, claims=[dead.claim]), object)
+    queues.ask(q.RedriveQueue(log_id=queues.queue("dead").topic_id, target="work"), Done)
+    (again,) = queues.take(1, name="work", wait_ms=5_000)
+    assert json.loads(dict(again.headers)[ORIGIN] or b"") == origin
+
+
+def test_a_redrive_has_a_rate_and_can_be_called_back() -> None:
+    queues = QueueScenario(17, {"redrive.rate": "20"})
+    queues.create("work")
+    queues.put(*(b"%d" % number for number in range(200)))
+    request = q.RedriveQueue(log_id=queues.queue().topic_id, target="work")
+    queues.ask(request, Done)
+    assert queues.counts().redriving_to == "work"
+    queues.loop.run_for(3_000)
+    moved = queues.counts("work").ready
+    assert 30 <= moved <= 70
+    queues.ask(q.RedriveQueue(log_id=queues.queue().topic_id, target=""), Done)
+    assert queues.counts().redriving_to == ""
+    queues.loop.run_for(5_000)
+    # What was on its way, of one second.
+    assert queues.counts("work").ready <= moved + 25
+    assert queues.counts("work").ready + queues.counts().ready == 200
 
 
 def test_a_start_reads_from_the_newest_snapshot_on(monkeypatch: pytest.MonkeyPatch) -> None:

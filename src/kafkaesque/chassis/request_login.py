@@ -30,6 +30,10 @@ class RequestLogins:
         self._logins: Final = logins
         self._clock: Final = clock
 
+    def may_try(self, host: str, user: str) -> bool:
+        """Tell whether a log-in is to be looked at: not if too many refusals are due already."""
+        return self._logins.attempts.may_try(host, user, self._clock.now_ms())
+
     def check(
         self,
         authentication: Authentication,

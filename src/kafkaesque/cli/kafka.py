@@ -221,7 +221,8 @@ def _who_answers() -> str:
 
 def _why_no_broker(bootstrap: str) -> str:
     """Return what answers there in place of a broker; nothing where that is not known."""
-    from kafkaesque.cli.kafka_request import SPEAKS_HTTP, greet_all
+    from kafkaesque.cli.kafka_request import greet_all
+    from kafkaesque.client.framing import SPEAKS_HTTP
 
     return SPEAKS_HTTP if SPEAKS_HTTP in greet_all(bootstrap).values() else ""
 

@@ -386,6 +386,7 @@ class LocalCluster:
             "data": str(broker.data),
             "host": self._host,
             "kafka.port": ports.kafka,
+            "sqs.port": ports.sqs,
             "peer.port": ports.peer,
         }
         with_log_in = self.security is not None

@@ -46,6 +46,11 @@ class Engine:
         """How many sessions are attached."""
         return len(self._sessions)
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits for messages."""
+        return self._distributor.has_demands
+
     def handle(self, request: Request) -> None:
         """Take a request, and do what follows from it."""
         _HANDLERS[type(request)](self, request)

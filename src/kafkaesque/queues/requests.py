@@ -267,6 +267,9 @@ class Taken:
     """What was given out; none if there was none in time."""
 
     claims: tuple[Claim, ...] = ()
+    #: Offset and number of attempts before this one that do not count as failed, where there are
+    #: any. It is of the decision: the state goes on before the answer comes.
+    excused: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

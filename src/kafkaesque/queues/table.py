@@ -77,6 +77,11 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         return not policy.deduplication_ms and policy.overflow is not Overflow.REJECT
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits for messages, on the leader."""
+        return self._engine is not None and self._engine.is_waited_for
+
+    @property
     def consumer_count(self) -> int:
         """How many sessions are attached, on the leader."""
         return 0 if self._engine is None else self._engine.session_count
@@ -97,7 +102,8 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> Undo | None:
         if not self._has_own_log:
             return None
-        changes = arrive(self.state, arrival_of(header, data, base_offset))
+        # The queue's time may be ahead of the clock that stamped the batch: a message is no older.
+        changes = arrive(self.state, arrival_of(header, data, base_offset, self.wall_ms))
         if self._engine is not None:
             self._engine.has_arrivals = True
         return changes

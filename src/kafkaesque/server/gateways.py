@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT
+from kafkaesque.broker.listeners import ADMIN, KAFKA, SQS, TEXT
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 
@@ -26,6 +26,12 @@ def _make_text(doors: Doors, chassis: Chassis) -> Gateway:
     return TextGateway(doors, chassis)
 
 
+def _make_sqs(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.sqs.gateway import SqsGateway
+
+    return SqsGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -36,6 +42,7 @@ def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
 _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     KAFKA: _make_kafka,
     TEXT: _make_text,
+    SQS: _make_sqs,
     ADMIN: _make_admin,
 }
 

@@ -24,7 +24,9 @@ and begins again with the next snapshot: there is one, because nothing is remove
 
 Time is a field of what is logged. Deadlines go by the *lock time*: the leader's monotonic clock,
 which goes on at the last lock time in the log when another replica leads. A change of leaders may
-lengthen deadlines, and never shortens one.
+lengthen deadlines, and never shortens one. The wall's time does not go back either: where a leader
+finds it ahead of its own clock, it lets it go on at half the pace until its clock has caught up, so
+that what waits for a moment does not wait until then.
 """
 
 from collections import deque
@@ -50,6 +52,8 @@ SNAPSHOT_RECORD_BYTES = 8 * 1024 * 1024
 SNAPSHOT_FACTOR = 4
 #: Of so many snapshots it is known what lives by them: the newest may not be everywhere yet.
 LIVES_MAX = 4
+#: A wall time that is ahead of the leader's clock goes on so many times more slowly than that.
+SLOWER = 2
 #: A leader takes no more requests while so many of its batches are not committed.
 UNCOMMITTED_MAX = 10_000
 
@@ -109,6 +113,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         "_snapshot_offset",
         "_turn_effects",
         "_turn_undos",
+        "_wall_from",
         "committed_offset",
         "end_offset",
         "is_based",
@@ -129,6 +134,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self.now = Instant(0, 0)
         #: How far the leader's clock is ahead of the lock time.
         self._lock_base_ms = 0
+        #: From there on the wall's time goes on at least slowly.
+        self._wall_from = self.now
         self._reset(start_offset)
 
     def _drop_effects(self) -> None:
@@ -357,6 +364,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self.is_leading = True
         self._drop_effects()
         self._lock_base_ms = now.now_ms - self.lock_ms
+        self._wall_from = Instant(self.lock_ms, self.wall_ms)
         self._set_now(now)
         if self.is_based:
             self._on_leading()
@@ -486,6 +494,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             if logged.parts_before:
                 return
         self._parts.append((applied.base_offset, logged.part))
+        if self.is_based:
+            self._note_times(logged)
         if logged.parts_left:
             return
         parts, self._parts = self._parts, []
@@ -542,7 +552,11 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
 
     def _set_now(self, now: Instant) -> None:
         lock_ms = max(self.lock_ms, now.now_ms - self._lock_base_ms)
-        self.now = Instant(lock_ms, max(self.wall_ms, now.wall_ms))
+        begun = self._wall_from
+        wall_ms = max(self.wall_ms, begun.wall_ms + (lock_ms - begun.now_ms) // SLOWER)
+        self.now = Instant(lock_ms, max(wall_ms, now.wall_ms))
+        if now.wall_ms >= wall_ms:
+            self._wall_from = self.now
 
     def _end_turn_without_decisions(self) -> None:
         effects, self._turn_effects = self._turn_effects, []

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.batch_filter import filter_batch
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.live_offsets import LiveRecords
 from kafkaesque.model.records import Record, decode_columns
-from kafkaesque.queues import arrival as names
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.requests import (
     Answer,

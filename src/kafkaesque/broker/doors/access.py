@@ -12,7 +12,7 @@ from kafkaesque.access.authentication import (
     Success,
     find_lapse,
 )
-from kafkaesque.access.credentials import BearerToken, CredentialId
+from kafkaesque.access.credentials import AccessKey, BearerToken, CredentialId
 from kafkaesque.access.decisions import Decision, Judge
 from kafkaesque.access.external import check_certificate
 from kafkaesque.access.operations import Operation, ResourceType
@@ -38,7 +38,9 @@ from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
 
 if TYPE_CHECKING:
+    from kafkaesque.access.access_keys import IsSignedBy
     from kafkaesque.access.json_web_tokens import JwtVerifier
+    from kafkaesque.access.secret import Secret
     from kafkaesque.broker.doors.sessions import Sessions
 
 #: Stands in the audit log for a name that no user has.
@@ -191,6 +193,36 @@ class Access:
             return outcome
         ends_ms = [each for each in (outcome.expires_ms, certificate.not_after_ms) if each]
         return replace(outcome, expires_ms=min(ends_ms), is_certificate=True)
+
+    def has_access_key(self, access_key_id: str) -> bool:
+        """Tell whether there is an access key of an id."""
+        from kafkaesque.access.access_keys import find_access_key
+
+        return find_access_key(self.state, access_key_id) is not None
+
+    def authenticate_access_key(
+        self, access_key_id: str, host: str, is_signed_by: "IsSignedBy"
+    ) -> Success | Failure:
+        """Return the outcome for a request that says to be signed with an access key.
+
+        Raises:
+            KeyUnknown, SealBroken: its secret cannot be opened here.
+        """
+        from kafkaesque.access.access_keys import check_access_key
+
+        now_ms = self._clock.wall_ms()
+        keys = self._checkers.keys
+        return check_access_key(self.state, keys, access_key_id, host, now_ms, is_signed_by)
+
+    def make_access_key(self, user: str) -> "tuple[AccessKey, Secret]":
+        """Return a new access key of a user, which counts once it is put, and its secret.
+
+        Raises:
+            KeyUnknown: the cluster has no secret, and so no key to seal it with.
+        """
+        from kafkaesque.access.access_keys import make_access_key
+
+        return make_access_key(user, self._dice.unique_bytes, self._checkers.keys)
 
     def _name_of(self, certificate: PeerCertificate | None) -> str | None:
         if certificate is None:

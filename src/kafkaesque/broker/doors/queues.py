@@ -14,6 +14,7 @@ from kafkaesque.broker.requests.queue_requests import (
     PutResult,
 )
 from kafkaesque.env.clock import Clock
+from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import NodeId, TopicId
@@ -118,16 +119,12 @@ class Queues:
 
 def _headers_of(message: NewMessage) -> Headers:
     """Return a message's headers, with what the queue is to know of it."""
-    own = tuple(each for each in message.headers if not each[0].startswith("kafkaesque."))
-    said: list[tuple[str, bytes | None]] = []
-    if message.priority:
-        said.append((arrival.PRIORITY, b"%d" % message.priority))
-    if message.group:
-        said.append((arrival.GROUP, message.group))
-    if message.not_before_ms:
-        said.append((arrival.NOT_BEFORE, b"%d" % message.not_before_ms))
-    if message.not_after_ms:
-        said.append((arrival.NOT_AFTER, b"%d" % message.not_after_ms))
-    if message.identity:
-        said.append((arrival.IDENTITY, message.identity))
+    own = tuple(each for each in message.headers if not each[0].startswith(names.PREFIX))
+    said = arrival.headers_of(
+        priority=message.priority,
+        group=message.group,
+        not_before_ms=message.not_before_ms,
+        not_after_ms=message.not_after_ms,
+        identity=message.identity,
+    )
     return (*own, *said)

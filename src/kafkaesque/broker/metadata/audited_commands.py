@@ -31,6 +31,7 @@ from kafkaesque.broker.requests.access_commands import (
 )
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.commands import (
+    AskElection,
     AskMoves,
     ChangeConfig,
     ChangeControllers,
@@ -39,13 +40,14 @@ from kafkaesque.broker.requests.commands import (
     ConfigChange,
     CreatePartitions,
     CreateTopic,
+    DecideRecovery,
     DeleteTopic,
     MoveReplicas,
     RaiseFeature,
     RemoveBroker,
 )
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
-from kafkaesque.model.ids import TopicId, read_node
+from kafkaesque.model.ids import GroupId, TopicId, read_node
 
 
 class Described(NamedTuple):
@@ -257,6 +259,20 @@ def _remove_key(command: RemoveKey, state: ClusterState) -> Described:
     return Described("shred", "key", _key_of(command.name, state), detail, AuditKind.KEY)
 
 
+def _partition_of(group: int, state: ClusterState) -> str:
+    found = state.partitions_by_group.get(GroupId(group))
+    return f"group {group}" if found is None else str(found.topic_partition)
+
+
+def _ask_election(command: AskElection, state: ClusterState) -> Described:
+    return Described("ask-election", "partition", _partition_of(command.group, state), {})
+
+
+def _decide_recovery(command: DecideRecovery, state: ClusterState) -> Described:
+    detail = {"may-be-unclean": str(command.may_be_unclean).lower()}
+    return Described("decide-recovery", "partition", _partition_of(command.group, state), detail)
+
+
 _ROWS: Final[Mapping[type[ClientCommand], _Row]] = {
     CreateTopic: _create_topic,
     DeleteTopic: _delete_topic,
@@ -280,6 +296,8 @@ _ROWS: Final[Mapping[type[ClientCommand], _Row]] = {
     ExtendToken: _extend_token,
     AddRules: _add_rules,
     RemoveRules: _remove_rules,
+    AskElection: _ask_election,
+    DecideRecovery: _decide_recovery,
     CreateQueue: _create_queue,
     DeleteQueue: _delete_queue,
     ChangeQueue: _change_queue,

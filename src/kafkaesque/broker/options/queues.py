@@ -52,6 +52,75 @@ def _number(name: str, doc: str, default: int = 0, most: int = INT64_MAX, least:
     return Option(name=name, type=_INT, default=default, minimum=least, maximum=most, doc=doc)
 
 
+#: What no engine has to know: clients of SQS are told it, or held to it.
+_OF_SQS: Final = (
+    Option(
+        name="content.based.deduplication",
+        type=_BOOLEAN,
+        default=False,
+        doc="Over SQS, in a FIFO queue: whether a message without a deduplication id has the "
+        "SHA-256 of its body for one.",
+    ),
+    Option(
+        name="deduplication.scope",
+        type=_STRING,
+        default="queue",
+        choices=("queue", "group"),
+        doc="Over SQS: whether deduplication ids are those of the queue or of each group.",
+    ),
+    Option(
+        name="fifo.throughput.limit",
+        type=_STRING,
+        default="queue",
+        choices=("queue", "group"),
+        doc="Over SQS: what FifoThroughputLimit says. Neither is limited here.",
+    ),
+    _number(
+        "receive.wait.ms",
+        "Over SQS: how long a request waits for a message if it does not say.",
+        most=20_000,
+    ),
+    _number(
+        "max.message.bytes",
+        "Over SQS: the longest body with its attributes.",
+        default=1024 * 1024,
+        least=1024,
+        most=4 * 1024 * 1024,
+    ),
+    _number(
+        "delay.max.ms",
+        "Over SQS: the longest delay that one message may ask for.",
+        default=900_000,
+        most=10 * YEAR_MS,
+    ),
+    Option(
+        name="redrive.allow.policy",
+        type=_STRING,
+        default="",
+        doc="Over SQS: which queues may have this one for dead letters, as RedriveAllowPolicy has "
+        "it; empty: all.",
+    ),
+    Option(
+        name="sqs.policy",
+        type=_STRING,
+        default="",
+        doc="Over SQS: what Policy says. It is shown and not obeyed: rules say who may do what.",
+    ),
+    Option(
+        name="sqs.move.tasks",
+        type=_STRING,
+        default="",
+        doc="Over SQS: the last moves of messages to other queues. Not for people to set.",
+    ),
+    _number("modified.ms", "Over SQS: when attributes were set last. Not for people to set."),
+    Option(
+        name="tags",
+        type=_STRING,
+        default="",
+        doc="Tags of the queue, as a JSON object of strings.",
+    ),
+)
+
 QUEUE_OPTIONS: Final = OptionTable(
     "queue",
     [
@@ -163,6 +232,12 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="Where such a queue begins. It cannot be changed.",
         ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
+        _number(
+            "redrive.rate",
+            "Messages per second that a redrive moves; 0: as many as go.",
+            most=1_000_000,
+        ),
+        *_OF_SQS,
     ],
 )
 
@@ -205,6 +280,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         deduplication_ms=number("deduplication.ms"),
         deduplication_count=number("deduplication.max.ids"),
         in_flight_max=number("max.in.flight"),
+        redrive_rate=number("redrive.rate"),
     )
     policy.check()
     return policy

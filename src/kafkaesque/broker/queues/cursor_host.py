@@ -19,7 +19,6 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.errors import (
     InvalidRequest,
-    LeaderNotAvailable,
     OffsetOutOfRange,
     RequestRefused,
     UnknownTopicId,
@@ -123,6 +122,8 @@ class CursorHost(QueueHost):
         super().on_following()
         self._round += 1
         self._is_asking = False
+        # What was read ahead may not have come into the table.
+        self._position = 0
         if self._again is not None:
             self._again.cancel()
             self._again = None
@@ -135,7 +136,8 @@ class CursorHost(QueueHost):
             self._later()
             return
         state = self.queue.state
-        if not self._is_wanted or state.ready_count >= AHEAD_MAX:
+        is_wanted = self._is_wanted or self.queue.is_waited_for
+        if not is_wanted or state.ready_count >= AHEAD_MAX:
             return
         self._is_asking = True
         self._is_wanted = False
@@ -181,18 +183,18 @@ class CursorHost(QueueHost):
             elif reset == "latest":
                 self._seek(outcome.last_stable_offset)
             elif isinstance(reset, int):
-                self._seek_time(self._parts.clock.wall_ms() - reset, outcome)
+                self._seek_time(source, self._parts.clock.wall_ms() - reset, outcome)
             else:
                 self._seek(outcome.log_start_offset)
 
         where = LATEST if reset == "latest" else EARLIEST
         self._parts.forwarder.fetch(source, where, 1, TIMEOUT_MS, on_fetched)
 
-    def _seek_time(self, time_ms: int, known: FetchResult) -> None:
+    def _seek_time(self, source: TopicPartition, time_ms: int, known: FetchResult) -> None:
         """Begin at the first record that is not older, as this broker's copy of the source says."""
-        partition = self._parts.partitions.get(
-            self._parts.metadata.state.partition(self._source()).group
-        )
+        topic = self._parts.metadata.state.topics.get(source.topic)
+        state = None if topic is None else topic.partitions[source.partition]
+        partition = None if state is None else self._parts.partitions.get(state.group)
         if partition is None or partition.replica is None:
             self._is_asking = False
             self._is_wanted = True
@@ -213,13 +215,22 @@ class CursorHost(QueueHost):
         partition.log.offset_for_timestamp(time_ms, on_found)
 
     def _seek(self, offset: int) -> None:
-        def on_answer(_: r.Answer) -> None:
+        def on_answer(answer: r.Answer) -> None:
             self._is_asking = False
+            if isinstance(answer, r.Refused):
+                self._read_again()
+                return
             self._is_wanted = True
             self._go_on()
 
         self._position = offset
         self.ask(r.Seek(token=self.new_token(), offset=offset), on_answer)
+
+    def _read_again(self) -> None:
+        """The table has not taken what was read: go on where it ends."""
+        self._position = 0
+        self._is_wanted = True
+        self._later()
 
     def seek(self, offset: int) -> None:
         """Forget where the feed is: the cursor goes on elsewhere."""
@@ -232,9 +243,8 @@ class CursorHost(QueueHost):
             self._skip_gone()
             return
         if isinstance(outcome, RequestRefused):
-            if isinstance(outcome, LeaderNotAvailable):
-                self._is_wanted = True
-                self._later()
+            self._is_wanted = True
+            self._later()
             return
         floor = self.queue.state.floor
         if floor < outcome.log_start_offset and self.queue.state.live.first() is not None:
@@ -247,13 +257,20 @@ class CursorHost(QueueHost):
             self._go_on()
             return
 
-        def on_answer(_: r.Answer) -> None:
-            self._go_on()
+        def on_answer(answer: r.Answer) -> None:
+            if isinstance(answer, r.Refused):
+                self._read_again()
+            else:
+                self._go_on()
 
         self.ask(r.Arrived(token=self.new_token(), arrival=arrival), on_answer)
 
     def _skip_gone(self) -> None:
         """The source has nothing any more where the cursor was to go on."""
+        try:
+            source = self._source()
+        except RequestRefused:
+            return  # the topic was deleted meanwhile
         self._is_asking = True
         asked_in = self._round
 
@@ -267,7 +284,7 @@ class CursorHost(QueueHost):
                 self._is_wanted = True
                 self._later()
 
-        self._parts.forwarder.fetch(self._source(), EARLIEST, 1, TIMEOUT_MS, on_fetched)
+        self._parts.forwarder.fetch(source, EARLIEST, 1, TIMEOUT_MS, on_fetched)
 
 
 def _policy_of(settings: ShareSettings) -> Policy:
@@ -297,7 +314,11 @@ def _arrival_of(
         next_offset = batch.next_offset
         if not is_shown or batch.next_offset <= position or not batch.record_count:
             continue
-        _extend(runs, batch, position)
+        if batch.record_count <= batch.last_offset_delta:
+            # Compaction has left holes, in which there is nothing to give out.
+            _extend_by_records(runs, result.records, batch, position)
+        else:
+            _extend(runs, batch.base_offset, batch.next_offset, position)
         if is_ordered:
             details += _groups_of(result.records, batch, position)
         wall_ms = max(wall_ms, batch.max_timestamp_ms)
@@ -317,9 +338,15 @@ def _groups_of(records: bytes, batch: BatchHeader, position: int) -> list[Detail
     ]
 
 
-def _extend(runs: list[Run], batch: BatchHeader, position: int) -> None:
-    first = max(batch.base_offset, position)
+def _extend_by_records(runs: list[Run], records: bytes, batch: BatchHeader, position: int) -> None:
+    for record in decode_batch(records, DECOMPRESSED_BYTES_MAX, at=batch.at):
+        if record.offset >= position:
+            _extend(runs, record.offset, record.offset + 1, position)
+
+
+def _extend(runs: list[Run], first: int, end: int, position: int) -> None:
+    first = max(first, position)
     if runs and runs[-1].end == first:
-        runs[-1] = Run(runs[-1].first, batch.next_offset)
+        runs[-1] = Run(runs[-1].first, end)
     else:
-        runs.append(Run(first, batch.next_offset))
+        runs.append(Run(first, end))

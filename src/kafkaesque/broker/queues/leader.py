@@ -18,6 +18,8 @@ TAKEN_MAX = 10_000
 #: Bytes that one answer has, but for a single message.
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
 
+_PERHAPS_TAKEN = "the queue has another leader; messages may have been taken"
+
 #: Gets a result of the request's kind, or why it was not done; called exactly once.
 OnDone = Callable[[object], None]
 
@@ -148,10 +150,10 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
 
     def on_answer(answer: r.Answer) -> None:
         if isinstance(answer, r.Taken):
-            _hand_out(host, answer.claims, request.bytes_max, on_done)
+            _hand_out(host, answer, request.bytes_max, on_done)
         elif isinstance(answer, r.Refused) and answer.why is r.Refusal.NOT_LEADER:
             # What it was given is locked until its time, or until the consumer attaches again.
-            on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
+            on_done(RequestTimedOut(_PERHAPS_TAKEN))
         elif isinstance(answer, r.Refused):
             on_done(refusal_of(answer))
 
@@ -159,23 +161,24 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
     host.on_wanted()
 
 
-def _hand_out(
-    host: QueueHost, claims: tuple[r.Claim, ...], bytes_max: int, on_done: OnDone
-) -> None:
+def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) -> None:
     """Read the bodies of messages that were given out, and answer with them."""
-    if not claims:
+    if not taken.claims:
         on_done(q.TakenMessages([]))
         return
     attempts = {
-        offset: claim.attempt for claim in claims for offset in range(claim.first, claim.end)
+        offset: claim.attempt for claim in taken.claims for offset in range(claim.first, claim.end)
     }
     offsets = sorted(attempts)
+    excused = dict(taken.excused)
     leadership = host.leadership
 
     def on_found(found: Found | RequestRefused) -> None:
         if isinstance(found, RequestRefused):
             host.give_back(offsets, attempts)
-            on_done(found)
+            # Whoever asks again after this has not heard of what was given: only the client can.
+            is_given_back = host.queue.is_leading and host.leadership == leadership
+            on_done(found if is_given_back else RequestTimedOut(_PERHAPS_TAKEN))
             return
         host.give_back(found.left, attempts)
         left = set(found.left)
@@ -184,12 +187,13 @@ def _hand_out(
             # Given up, so that it is seen; given back it would come again and again.
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
             host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
-        records, state = _sorted(found), host.queue.state
-        excused = state.excused
+        records = _sorted(found)
         on_done(
             q.TakenMessages(
                 [
-                    _message(record, attempt := attempts[offset], attempt - 1 - excused[offset])
+                    _message(
+                        record, attempt := attempts[offset], attempt - 1 - excused.get(offset, 0)
+                    )
                     for offset, record in records
                 ]
             )
@@ -268,4 +272,5 @@ def _count(host: QueueHost) -> q.QueueCounts:
         log_start=partition.log_start_offset,
         log_end=partition.log.end_offset,
         log_bytes=partition.log.size_bytes,
+        redriving_to=state.redrive_target,
     )

@@ -30,14 +30,21 @@ from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import InvalidTopic, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import (
+    DEATH,
+    DELAY,
+    IDENTITY,
+    NOT_AFTER,
+    NOT_BEFORE,
+    ORIGIN,
+    TIME_TO_LIVE,
+)
 from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import Record
 from kafkaesque.queues import requests as r
-from kafkaesque.queues.arrival import IDENTITY, NOT_AFTER, NOT_BEFORE, group_of
+from kafkaesque.queues.arrival import group_of
 from kafkaesque.queues.decisions import Reason
 
-#: Why a message was given up, once for each time: JSON.
-DEATH: Final = "kafkaesque.death"
 #: So often a message may be given up before it stays where it is.
 HOPS_MAX: Final = 64
 #: Messages that one request has, and their bytes.
@@ -52,6 +59,8 @@ _SHARE_REASONS: Final = {
 }
 #: Producer ids of queues are from here on: the controllers give out no such ones.
 _PRODUCER_IDS: Final = 1 << 61
+#: What a message says of its first queue alone.
+_SAID_ONCE: Final = frozenset((NOT_BEFORE, NOT_AFTER, DELAY, TIME_TO_LIVE, IDENTITY))
 
 
 @dataclass(slots=True)
@@ -114,6 +123,10 @@ class Mover:
 
     def _read(self, lane: _Lane, source: QueueName, target_log: TopicId) -> None:
         moves = _rising(lane.moves)
+        rate = lane.host.queue.state.policy.redrive_rate
+        if rate and moves[0].reason is Reason.REDRIVEN:
+            # A tenth of a second's; then it waits for so long.
+            moves = moves[: max(1, rate // 10)]
         offsets = [move.offset for move in moves]
 
         def on_found(found: Found | RequestRefused) -> None:
@@ -147,7 +160,8 @@ class Mover:
             size += size_of(record)
             if batches and size > MOVED_BYTES_MAX:
                 break
-            batches.append(self._batch(record, source, move, producer_id))
+            source_log = lane.host.state.topic_id
+            batches.append(self._batch(record, source, source_log, move, producer_id))
         if not batches:
             self._later(lane)
             return
@@ -156,9 +170,16 @@ class Mover:
             request, MovedResult, TIMEOUT_MS, lambda outcome: self._on_sent(lane, outcome)
         )
 
-    def _batch(self, record: Record, source: QueueName, move: r.Move, producer_id: int) -> bytes:
+    def _batch(
+        self,
+        record: Record,
+        source: QueueName,
+        source_log: TopicId,
+        move: r.Move,
+        producer_id: int,
+    ) -> bytes:
         now_ms = self._clock.wall_ms()
-        headers = _headers(record.headers, source, move, now_ms)
+        headers = _headers(record, source, source_log, move, now_ms)
         moved = Record(0, now_ms, record.key, record.value, headers)
         return _encode(moved, producer_id, move)
 
@@ -199,7 +220,8 @@ class Mover:
         state, now_ms = self._metadata.state, self._clock.wall_ms()
         group = share_group_of(source.queue)
         if group is None:
-            headers = _headers(record.headers, source.queue, move, now_ms)
+            log_id = lane.host.state.topic_id
+            headers = _headers(record, source.queue, log_id, move, now_ms)
             return Record(0, now_ms, record.key, record.value, headers)
         topic = None if source.source is None else state.topics_by_id.get(source.source)
         said = {
@@ -253,9 +275,12 @@ class Mover:
             if isinstance(answer, r.Refused):
                 self._later(lane)
                 return
-            for _ in range(count):
-                lane.moves.popleft()
-            self._go_on(lane)
+            last = [lane.moves.popleft() for _ in range(count)][-1]
+            rate = lane.host.queue.state.policy.redrive_rate
+            if rate and last.reason is Reason.REDRIVEN:
+                self._clock.call_later(count * 1000 // rate, lambda: self._go_on(lane))
+            else:
+                self._go_on(lane)
 
         try:
             lane.host.ask_engine(make(offsets), on_answer)
@@ -297,12 +322,21 @@ def _hops(record: Record) -> int:
     return sum(name == DEATH for name, _ in record.headers)
 
 
-def _headers(headers: Headers, source: QueueName, move: r.Move, now_ms: int) -> Headers:
+def _headers(
+    record: Record, source: QueueName, source_log: TopicId, move: r.Move, now_ms: int
+) -> Headers:
     """Return the headers of a message where it arrives: it waits no more, and its life is over."""
-    kept = [each for each in headers if each[0] not in (NOT_BEFORE, NOT_AFTER, IDENTITY)]
+    kept = [each for each in record.headers if each[0] not in _SAID_ONCE]
     if move.reason is not Reason.REDRIVEN:
         kept.append((DEATH, _death(source, move, now_ms)))
+    if all(name != ORIGIN for name, _ in kept):
+        kept.append((ORIGIN, _origin(source_log, record)))
     return tuple(kept)
+
+
+def _origin(log: TopicId, record: Record) -> bytes:
+    said = {"log": log.hex(), "offset": record.offset, "at_ms": record.timestamp_ms}
+    return json.dumps(said, separators=(",", ":")).encode()
 
 
 def _death(source: QueueName, move: r.Move, now_ms: int) -> bytes:

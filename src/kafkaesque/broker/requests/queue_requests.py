@@ -256,3 +256,5 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     log_start: int
     log_end: int
     log_bytes: int
+    #: The queue that messages are being moved to on request; empty: none.
+    redriving_to: str = ""

@@ -28,8 +28,8 @@ from kafkaesque.cli.screen import Screen
 from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, leave_clusters
 
 BROKERS_DEFAULT = 3
-#: Kafka, text, peer, admin.
-PORTS_DEFAULT = (9092, 7070, 9190, 8080)
+#: Kafka, text, peer, admin, SQS.
+PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -82,6 +82,12 @@ AdminPortOption = Annotated[
         show_default="8080, or as before",
     ),
 ]
+SqsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Port of broker 1 for Amazon SQS; 0: none.", show_default="9324, or as before"
+    ),
+]
 ProtocolsOption = Annotated[
     str | None,
     typer.Option(
@@ -113,6 +119,7 @@ def up(
     text_port: TextPortOption = None,
     peer_port: PeerPortOption = None,
     admin_port: AdminPortOption = None,
+    sqs_port: SqsPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
     allow_open_listeners: AllowOpenOption = False,
@@ -132,7 +139,8 @@ def up(
       kafkaesque up --secure --directory ./secured
     """
     before = read_cluster_file(data)
-    ports = choose_ports(before, brokers, (port, text_port, peer_port, admin_port))
+    given = (port, text_port, peer_port, admin_port, sqs_port)
+    ports = choose_ports(before, brokers, given)
     if protocols is not None:
         ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
     options = parse_pairs(option or (), "--option", "num.partitions=6")
@@ -168,21 +176,22 @@ def _run(cluster: LocalCluster, screen: Screen) -> bool:
 def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
-    given: tuple[int | None, int | None, int | None, int | None],
+    given: tuple[int | None, int | None, int | None, int | None, int | None],
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
     if before is None or any(port is not None for port in given):
-        kafka, text, peer, admin = (
+        kafka, text, peer, admin, sqs = (
             default if port is None else port
             for port, default in zip(given, PORTS_DEFAULT, strict=True)
         )
-        return ports_from(kafka, text, peer, admin, count)
+        return ports_from(kafka, text, peer, admin, sqs, count)
     last = before.brokers[-1]
     text = last.text + 1 if last.text else 0
     admin = last.admin + 1 if last.admin else 0
+    sqs = last.sqs + 1 if last.sqs else 0
     more = max(0, count - len(before.brokers))
-    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, more)
+    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, sqs, more)
     return [*before.brokers[:count], *added]
 
 
@@ -282,7 +291,8 @@ class Watcher:
         for broker in cluster.brokers:
             text = f"   text {broker.ports.text}" if broker.ports.text else ""
             admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
-            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}")
+            sqs = f"   SQS {broker.ports.sqs}" if broker.ports.sqs else ""
+            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}{sqs}")
         first = cluster.brokers[0]
         if first.ports.admin:
             host = first.address.rpartition(":")[0]

@@ -14,18 +14,21 @@ from kafkaesque.cli.arguments import (
     YesOption,
     new_app,
 )
+from kafkaesque.cli.commands.user_key import app as keys
 from kafkaesque.cli.screen import Screen, Table
 
 if TYPE_CHECKING:
     from kafkaesque.access.administration import ShownUser
 
 app = new_app(
-    help="Users who log in: create, list, alter, disable, enable, delete, prepare; second factors."
+    help="Users who log in: create, list, alter, disable, enable, delete, prepare; access keys, "
+    "second factors."
 )
 totp = new_app(
     help="Second factors (TOTP): add, remove.\n\n\b\nExample:\n  kafkaesque user totp add alice"
 )
 app.add_typer(totp, name="totp")
+app.add_typer(keys, name="key")
 
 #: In place of a time.
 NEVER = "never"
@@ -253,7 +256,7 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
 
 
 def _means(user: "ShownUser") -> list[str]:
-    return [each.mechanism or each.kind for each in user.credentials]
+    return [each.mechanism or each.access_key_id or each.kind for each in user.credentials]
 
 
 def _networks(user: "ShownUser") -> list[str]:

@@ -260,9 +260,13 @@ class Consumers:
         """The connection is gone: what its consumers have is ready again."""
         known, self._known = self._known, {}
         for log_id, name in known.values():
-            for number in _partitions_of(self._context, log_id):
-                detach = q.DetachConsumer(log_id=log_id, partition=number, consumer=name)
-                self._context.doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
+            self.detach(log_id, name)
+
+    def detach(self, log_id: TopicId, name: q.ConsumerName) -> None:
+        """A consumer's connection is gone."""
+        for number in _partitions_of(self._context, log_id):
+            detach = q.DetachConsumer(log_id=log_id, partition=number, consumer=name)
+            self._context.doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
 
 
 def _consumer(call: Call, vhost: str, queue: str, number: int) -> q.ConsumerName | None:
@@ -299,13 +303,26 @@ def on_attach(context: Context, call: Call) -> None:
         log_id = log_of(context, vhost, queue)
         if request.is_leaving:
             name = consumers.find(vhost, queue, number)
-            consumers.forget(vhost, queue, number)
             leave = q.DetachConsumer(log_id=log_id, consumer=name, is_failed=False)
-            ask_all(context, leave, Done, timeout_ms, answer)
+
+            def on_detached(outcome: Done | RequestRefused) -> None:
+                # One that may be attached yet is detached with the connection.
+                if isinstance(outcome, Done):
+                    consumers.forget(vhost, queue, number)
+                answer(outcome)
+
+            ask_all(context, leave, Done, timeout_ms, on_detached)
         else:
             name = consumers.make(vhost, queue, number, log_id)
             attach = q.AttachConsumer(log_id=log_id, consumer=name)
-            ask_all(context, attach, q.AttachedConsumer, timeout_ms, answer)
+
+            def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
+                if not call.connection.is_open:
+                    # It was detached before it was attached, perhaps: and would be there for ever.
+                    consumers.detach(log_id, name)
+                answer(outcome)
+
+            ask_all(context, attach, q.AttachedConsumer, timeout_ms, on_attached)
     except RequestRefused as refusal:
         answer(refusal)
 
