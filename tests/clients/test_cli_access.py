@@ -216,7 +216,7 @@ def test_the_doctor_looks_at_users_rules_and_certificates(up: SecureUp) -> None:
         assert not [each for each in found["unseen"] if "users" in each or "listeners" in each]
         return {each["check"]: each["names"] for each in found["findings"]}
 
-    for user in ("mia", "una"):
+    for user in ("mia", "una", "worker"):
         up.command("admin", "user", "delete", user, "--yes")
         up.command("admin", "rule", "delete", "--principal", f"User:{user}", "--yes")
     about_access = ("certificate", "listener", "user", "rule")
