@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from kafkaesque.broker.metadata.client_quotas import CLIENT_QUOTAS, IP_QUOTAS  # noqa: E402
 from kafkaesque.broker.options.absent import absent_options  # noqa: E402
 from kafkaesque.broker.options.groups import GROUP_OPTIONS  # noqa: E402
+from kafkaesque.broker.options.queues import QUEUE_OPTIONS  # noqa: E402
 from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS  # noqa: E402
 from kafkaesque.model.options import Option, OptionType, write_value  # noqa: E402
 from kafkaesque.server.config import SERVER_OPTIONS  # noqa: E402
@@ -64,6 +65,13 @@ before the broker option in brackets, for members from their next heartbeat on. 
 none of these: their members bring their own session timeouts. What belongs to share and streams
 groups is checked, kept and shown, and nothing goes by it yet: there are no such groups. A cluster
 that was made by an earlier release needs `kafkaesque cluster upgrade` first.
+"""
+
+QUEUES = """
+## Queue options
+
+For one queue ([Queues](queues.md)): `kafkaesque queue create NAME -c OPTION=VALUE`, or `kafkaesque
+queue alter` later.
 """
 
 FILE = """
@@ -207,6 +215,7 @@ def page_source() -> str:
     lines = [HEAD + TOPICS.rstrip("\n"), *_rows(TOPIC_OPTIONS)]
     lines += [BROKERS.rstrip("\n"), *_rows(BROKER_OPTIONS)]
     lines += [GROUPS.rstrip("\n"), *_rows(GROUP_OPTIONS)]
+    lines += [QUEUES.rstrip("\n"), *_file_rows(QUEUE_OPTIONS)]
     lines += [FILE.rstrip("\n"), *_file_rows(SERVER_OPTIONS)]
     lines += [TLS.rstrip("\n"), *_file_rows(TLS_OPTIONS)]
     lines += [LISTENERS.rstrip("\n"), *_file_rows(LISTENER_OPTIONS)]

@@ -44,15 +44,28 @@ def given(person: Person, line: str) -> tuple[int, int, Any]:
     return int(offset), int(attempt), json.loads(message)
 
 
+def put(person: Person, line: str) -> int:
+    """Say PUT; return the message's number."""
+    queue, offset = person.ok(line).split()
+    assert line.split()[1] == queue
+    return int(offset)
+
+
 def test_a_message_is_put_given_and_acknowledged(person: Person, queue: str) -> None:
-    assert person.ok(f"PUT {queue} hello") == f"{queue} 0"
-    assert person.ok(f'PUT {queue} {{"Key": "k", "Body": 1, "Priority": 3}}') == f"{queue} 1"
-    assert given(person, f"GET {queue}") == (0, 1, {"Body": "hello"})
-    assert person.ok(f"ACK {queue} 0") == f"{queue} 0"
-    assert "does not hold message 0" in person.error(f"ACK {queue} 0")
-    _, _, message = given(person, f"GET {queue}")
-    assert message == {"Key": "k", "Body": 1}
+    first = put(person, f"PUT {queue} hello")
+    second = put(person, f'PUT {queue} {{"Key": "k", "Body": 1, "Priority": 3}}')
+    assert given(person, f"GET {queue}") == (first, 1, {"Body": "hello"})
+    assert person.ok(f"ACK {queue} {first}") == f"{queue} {first}"
+    assert f"does not hold message {first}" in person.error(f"ACK {queue} {first}")
+    assert given(person, f"GET {queue}") == (second, 1, {"Key": "k", "Body": 1})
     assert any(line.startswith(queue) and "in-flight=1" in line for line in person.say("QUEUES"))
+
+
+@pytest.mark.parametrize("start", ["GET /", "PUT /x", "GET http://a/"])
+def test_a_web_page_is_not_served(cluster: TextCluster, start: str) -> None:
+    person = cluster.person()
+    person.type(f"{start} HTTP/1.1\r\n\r\nHELP\n")
+    assert person.is_gone()
 
 
 def test_what_failed_is_given_again(person: Person, queue: str) -> None:
@@ -70,8 +83,8 @@ def test_messages_wait_expire_and_are_known_by_their_ids(
 ) -> None:
     create(cluster, topic, deduplication_ms="60000")
     person.ok(f'PUT {topic} {{"Body": "later", "Delay": 0.4}}')
-    assert person.ok(f'PUT {topic} {{"Body": "a", "Id": "17", "Expires": 9}}') == f"{topic} 2"
-    assert person.ok(f'PUT {topic} {{"Body": "b", "Id": "17"}}') == f"{topic} 2"
+    first = put(person, f'PUT {topic} {{"Body": "a", "Id": "17", "Expires": 9}}')
+    assert put(person, f'PUT {topic} {{"Body": "b", "Id": "17"}}') == first
     assert given(person, f"GET {topic}")[2] == {"Body": "a"}
     assert given(person, f"GET {topic} 10")[2] == {"Body": "later"}
 
@@ -119,13 +132,12 @@ def test_what_a_connection_holds_has_a_bound(
     person: Person, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held, "HELD_MAX", 2)
-    for _ in range(3):
-        person.ok(f"PUT {queue} hello")
+    offsets = [put(person, f"PUT {queue} hello") for _ in range(3)]
     given(person, f"GET {queue}")
     given(person, f"GET {queue}")
     assert "say ACK or NACK first" in person.error(f"GET {queue}")
-    person.ok(f"ACK {queue} 0")
-    assert given(person, f"GET {queue}")[0] == 2
+    person.ok(f"ACK {queue} {offsets[0]}")
+    assert given(person, f"GET {queue}")[0] == offsets[2]
 
 
 def test_any_broker_serves_any_queue(trio: TextCluster, topic: str) -> None:
