@@ -5,6 +5,8 @@
                                         under which brokers are killed
     scripts/peers --tokens              kafka-acls and kafka-delegation-tokens with a broker where
                                         clients log in, and a producer that logs in by a token
+    scripts/peers --up-secure           the console clients, kafka-acls and kafka-configs with
+                                        `kafkaesque up --secure` (bench/secure_tools.py)
     scripts/peers TOOL [ARGUMENT ...]   run one tool, such as kafka-topics, as its script would
     scripts/peers --secured             the other way round: our connector to Spark with Apache
                                         Kafka over SASL_SSL (bench/secured_peer.py)

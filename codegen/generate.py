@@ -1,7 +1,7 @@
 """Writes the Kafka codec from `codegen/kafka_schema/*.json`, pages of options, metrics and APIs,
-and what is made of the admin API's routes.
+what is made of the admin API's routes, and the operations of SQS from botocore's description.
 
-Needs what the package needs.
+Needs what the package needs, and botocore, which stands in requirements/test.txt.
 
 Usage: `python codegen/generate.py` writes; with `--check` it compares with what is committed.
 """
@@ -18,6 +18,7 @@ import api_pages
 import apis_page
 import metrics_page
 import options_page
+import sqs_service
 from kafka_emitter import Formats
 from kafka_model import Message, load_messages
 from kafka_reader import ReaderEmitter
@@ -26,6 +27,8 @@ from kafka_writer import WriterEmitter
 CODEGEN = Path(__file__).resolve().parent
 #: Pages of the documentation that are made of tables in the code.
 PAGES = (options_page, metrics_page, apis_page)
+#: Other files, each with what it is made of.
+FILES = {**api_pages.FILES, **sqs_service.FILES}
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"
 
 HEADER = """\
@@ -228,7 +231,7 @@ def main(arguments: list[str]) -> int:
         write(PACKAGE)
         for page in PAGES:
             page.PAGE.write_text(page.page_source())
-        for path, source in api_pages.FILES.items():
+        for path, source in FILES.items():
             path.write_text(source())
         return 0
     different = [str(PACKAGE / name) for name in differences(PACKAGE)]
@@ -239,7 +242,7 @@ def main(arguments: list[str]) -> int:
     ]
     different += [
         str(path)
-        for path, source in api_pages.FILES.items()
+        for path, source in FILES.items()
         if not path.exists() or path.read_text() != source()
     ]
     for name in different:

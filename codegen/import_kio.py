@@ -35,8 +35,18 @@ list_config_resources alter_replica_log_dirs describe_acls create_acls delete_ac
 describe_user_scram_credentials alter_user_scram_credentials
 create_delegation_token renew_delegation_token expire_delegation_token describe_delegation_token
 share_group_heartbeat share_fetch share_acknowledge share_group_describe
+describe_share_group_offsets alter_share_group_offsets delete_share_group_offsets
 consumer_protocol_subscription consumer_protocol_assignment
 """
+
+#: What Kafka has no codes for: name, code, whether a client may send the same request again.
+OWN_ERRORS = [
+    ["UNKNOWN_QUEUE", 20000, False],
+    ["QUEUE_ALREADY_EXISTS", 20001, False],
+    ["QUEUE_IN_USE", 20002, False],
+    ["UNKNOWN_CONSUMER", 20003, True],
+    ["QUEUE_AUTHORIZATION_FAILED", 20004, False],
+]
 
 KINDS: tuple[LoadableEntityType, ...] = (EntityType.request, EntityType.response, EntityType.data)
 
@@ -232,6 +242,7 @@ def dump(form: Json) -> str:
 def error_codes_json() -> str:
     """Returns every error code as [name, number, whether a client may try again]."""
     rows = [[code.name.upper(), int(code), code.retriable] for code in ErrorCode]
+    rows += OWN_ERRORS
     return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n]\n"
 
 

@@ -68,10 +68,12 @@ that was made by an earlier release needs `kafkaesque cluster upgrade` first.
 """
 
 QUEUES = """
-## Queue options
+## Queues
 
-For one queue ([Queues](queues.md)): `kafkaesque queue create NAME -c OPTION=VALUE`, or `kafkaesque
-queue alter` later.
+Names are RabbitMQ's without their `x-`, or SQS's in the same spelling. Set them with
+`kafkaesque queue create` and `alter` ([Queues](queues.md)), or over [Amazon SQS](sqs.md) by
+attributes of a queue. They take effect as soon as they are changed, whatever waits in the
+queue.
 """
 
 FILE = """

@@ -242,7 +242,7 @@ kernel_is_compiled() {
 
 kernel_is_settled() { kernel_is_compiled || ! has_compiler; }
 
-# kafkajs, of the version and with the hashes in package-lock.json.
+# The Node clients, of the versions and with the hashes in package-lock.json.
 ensure_node_clients() {
     local folder=tests/clients/node state
     state=$(state_of "$folder/package.json" "$folder/package-lock.json")

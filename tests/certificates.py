@@ -16,7 +16,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kafkaesque.runtime.network import RealNetwork
 from kafkaesque.runtime.tls_contexts import TlsContext
 from kafkaesque.server.authority import Authority
-from kafkaesque.server.certificates import ClientAuth, TlsSettings, load_tls
+from kafkaesque.server.certificates import load_tls
+from kafkaesque.server.tls_settings import ClientAuth, TlsSettings
 
 CLUSTER_ID = "a-cluster-of-the-suite"
 HOSTS = ("localhost", "127.0.0.1")

@@ -8,6 +8,7 @@ from typing import Final
 from bench.chaos.checks import Evidence
 from bench.chaos.clients import Client, IdempotentProducer, Member, Reader
 from bench.chaos.history import History, Outcome, Where
+from bench.chaos.queues import QueueClients
 from bench.chaos.transactors import Candidate, Transactor
 
 LOCK: Final = "lock"
@@ -41,8 +42,11 @@ def _of(*topics: str) -> list[Where]:
 class Load:
     """The clients of a run."""
 
-    def __init__(self, bootstrap_servers: str, history: History, seed: int) -> None:
+    def __init__(
+        self, bootstrap_servers: str, history: History, seed: int, queues: QueueClients
+    ) -> None:
         self._history = history
+        self.queues = queues
         self._readers: list[Reader | Member] = []
         common = (bootstrap_servers, history)
         streams = _of("plain", "strict")
@@ -100,15 +104,18 @@ class Load:
         """Let all clients begin."""
         for client in (*self._writers, *self._readers):
             client.start()
+        self.queues.start()
 
     def stop_writing(self) -> None:
         """Let writers end what they have begun, and begin nothing."""
         for client in self._writers:
             client.stop()
+        self.queues.stop()
 
-    def writing(self) -> list[Client]:
-        """Return the writers that have not come to an end."""
-        return [client for client in self._writers if client.is_alive()]
+    def writing(self) -> list[Client | QueueClients]:
+        """Return the writers that have not come to an end, and the clients of queues."""
+        everybody: list[Client | QueueClients] = [*self._writers, self.queues]
+        return [client for client in everybody if client.is_alive()]
 
     def read_to(self, ends: dict[Where, int]) -> None:
         """Let readers stop once they have been given everything before these offsets."""
@@ -123,6 +130,7 @@ class Load:
         """Let all go; whoever does not come to an end stays behind, as a daemon."""
         for client in (*self._writers, *self._readers):
             client.stop()
+        self.queues.stop()
 
     def operations(self, evidence: Evidence) -> Counter[str]:
         """Return how many operations of each kind there were."""
@@ -141,4 +149,5 @@ class Load:
             counts[f"transactions {outcome.name.lower()}"] = sum(
                 each.outcome is outcome for each in history.transactions
             )
+        counts.update(self.queues.counts())
         return counts

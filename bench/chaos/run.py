@@ -22,6 +22,7 @@ from bench.chaos.load import LOCK, PLACES, TOPICS, Load
 from bench.chaos.machine import Machine
 from bench.chaos.moves import Mover
 from bench.chaos.plan import CLIENTS
+from bench.chaos.queues import QueueClients
 from bench.chaos.replicas import NotReadError, check_replicas, end_offsets, read_log
 from bench.chaos.switch import Network
 from bench.chaos.transactors import read_lock
@@ -269,7 +270,12 @@ class Run:
 
     @contextmanager
     def _load(self) -> Iterator[Load]:
-        load = Load(self.bootstrap_servers, self.history, self._options.seed)
+        queues = QueueClients(
+            self.bootstrap_servers,
+            self._options.directory / "queues",
+            do_clocks_tell=all(each.kind != "clock jump" for each in self._options.plan),
+        )
+        load = Load(self.bootstrap_servers, self.history, self._options.seed, queues)
         load.start()
         self.say("the clients are at work")
         try:
@@ -394,6 +400,7 @@ class Run:
         )
         self.say("the log is read; stopping the brokers")
         self.report.anomalies += check_everything(evidence)
+        self.report.anomalies += load.queues.check()
         self._ground.stop_all()
         homes = {each.name: each.data for each in self._ground.all_machines}
         # Of the metadata only controllers must have everything.

@@ -1,4 +1,4 @@
-"""Runs the scripts of tests/clients/node, which drive kafkajs, and reads the JSON they print."""
+"""Runs the scripts of tests/clients/node, which drive clients, and reads the JSON they print."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _DIRECTORY = Path(__file__).parent / "node"
 
 
 def missing() -> str:
-    """Return why kafkajs cannot be run here, or nothing when it can."""
+    """Return why the clients cannot be run here, or nothing when they can."""
     if shutil.which("node") is None:
         return "node is not installed"
-    if not (_DIRECTORY / "node_modules" / "kafkajs").is_dir():
-        return "kafkajs is not installed: run `npm ci` in tests/clients/node"
+    for client in ("kafkajs", "@aws-sdk/client-sqs"):
+        if not (_DIRECTORY / "node_modules" / client).is_dir():
+            return f"{client} is not installed: run `npm ci` in tests/clients/node"
     return ""
 
 

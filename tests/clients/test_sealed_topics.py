@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -168,6 +170,20 @@ def stop_and_look(cluster: SealingCluster, topic: str) -> None:
         assert shown.returncode == 0, shown.stdout + shown.stderr
         assert "SEALED" in shown.stdout.upper()
         assert HIDDEN.decode() not in shown.stdout
+        assert "--keeper-file FILE" in shown.stderr
+    keeper = cluster.brokers[0].log_path.parent / "keeper.keys"
+    other = keeper.with_name("other.keys")
+    other.touch(mode=0o600)
+    other.write_bytes(b64encode(b"another key that wraps, 32 bytes") + b"\n")
+    for path in (keeper, other):
+        shown = subprocess.run(
+            [*dump, "--json", "--keeper-file", str(path)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        assert (HIDDEN.decode() in shown.stdout) is (path is keeper)
+        assert ("SEALED" in shown.stdout.upper()) is (path is other)
+        assert ("the file does not have" in shown.stderr) is (path is other)
     for broker in cluster.brokers:
         broker.start()
     cluster.wait_until_ready()
@@ -222,11 +238,24 @@ def test_a_broker_without_a_keeper_gives_no_ciphertext(tmp_path: Path) -> None:
             KafkaError.KAFKA_STORAGE_ERROR, KafkaError._MSG_TIMED_OUT,
         )  # fmt: skip
         assert "key.keeper.file is not set" in broker.log_path.read_text()
+        found = run_doctor(cluster)["topic-keys-missing"]
+        assert found == ["1", topic]
         broker.stop()
         toml.write_text(with_keeper)
         broker.start()
         cluster.wait_until_ready()
         assert [each.value() for each in consume(servers, topic, 1)] == [HIDDEN]
+        assert "topic-keys-missing" not in run_doctor(cluster)
+
+
+def run_doctor(cluster: SealingCluster) -> dict[str, list[str]]:
+    command = [sys.executable, "-m", "kafkaesque.cli.app", "doctor", "--json"]
+    done = subprocess.run(
+        [*command, "--bootstrap-server", cluster.bootstrap_servers],
+        capture_output=True, text=True, check=False, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return {each["check"]: each["names"] for each in json.loads(done.stdout)["findings"]}
 
 
 def consume_for_error(servers: str, topic: str) -> None:
@@ -290,3 +319,39 @@ def read_at(servers: str, topic: str, offset: int) -> bytes | None:
         return message.value()
     finally:
         consumer.close()
+
+
+def test_old_batches_get_a_new_key_by_a_copy_of_the_topic(cluster: SealingCluster) -> None:
+    """As docs/security.md has it: keys, values, times and partitions are those of before."""
+    servers = cluster.bootstrap_servers
+    make = TopicMaker(servers)
+    old, new = (make(partitions=3, encryption="aes256-gcm") for _ in range(2))
+    sent = [
+        Sent(key=b"%d" % number, value=b"%d %s" % (number, HIDDEN), timestamp_ms=1_000 + number)
+        for number in range(60)
+    ]
+    produce(servers, old, sent, compression_type="none")
+
+    def run(*words: str, text: str = "") -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkaesque.cli.app", *words, "-b", servers],
+            input=text, capture_output=True, text=True, check=False, timeout=DEADLINE_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def content(topic: str) -> list[tuple[object, ...]]:
+        found = consume_all(servers, topic)
+        return sorted(
+            (each.partition(), each.key(), each.value(), each.timestamp()) for each in found
+        )
+
+    before = content(old)
+    assert len(before) == 60
+    lines = run("consume", old, "--from-beginning", "--until-end", "--json")
+    run("publish", new, "--format", "json", "--keep-partitions", text=lines)
+    assert content(new) == before
+    run("topic", "delete", old, "--yes")
+    listed = run("key", "list")
+    assert (old in listed, new in listed) == (False, True)
+    assert files_with(cluster, HIDDEN) == []

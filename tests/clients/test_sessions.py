@@ -153,6 +153,12 @@ def test_a_person_logs_in_with_a_code_and_out_again(place: Place) -> None:
     file.chmod(0o644)
     assert "others may read" in place.run("topic", "list").stderr
     file.chmod(0o600)
+    ended = place.ok("user", "logout", "alice", "--admin", open_admin)
+    assert "1 session of alice ended" in ended
+    assert place.run("topic", "list").returncode != 0
+    code = write_code(secret, step_of(int(time.time() * 1_000)) + 1)
+    place.ok("login", "alice", "--password-file", password, "--code", code)
+    token = json.loads(file.read_text())["token"]
     assert "alice is logged out" in place.ok("logout")
     assert not file.exists()
     assert place.run("topic", "list").returncode != 0

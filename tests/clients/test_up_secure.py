@@ -6,6 +6,8 @@ One cluster of three brokers for the module; one that is stopped and started aga
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import re
 import runpy
@@ -16,6 +18,7 @@ import ssl
 import stat
 import subprocess
 from collections.abc import Iterator
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +42,16 @@ class SecureUp(Up):
     """`kafkaesque up --secure` as a process."""
 
     def __init__(self, data: Path, first_port: int = 0, *more: str, brokers: int = BROKERS) -> None:
-        self.first_port = first_port or free_stretch(2 * brokers)
+        # Each protocol's ports come after the ones of the protocol before.
+        self.first_port = first_port or free_stretch(5 * brokers)
+        self.text_port = self.first_port + 2 * brokers
+        self.admin_port = self.first_port + 3 * brokers
+        self.sqs_port = self.first_port + 4 * brokers
         self.data = data
         words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
         words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + brokers)]
+        words += ["--text-port", str(self.text_port), "--admin-port", str(self.admin_port)]
+        words += ["--sqs-port", str(self.sqs_port)]
         self.bootstrap = f"127.0.0.1:{self.first_port}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -237,6 +246,82 @@ def test_nobody_gets_in_without_a_log_in_or_in_the_clear(up: SecureUp) -> None:
             AdminClient({**options, "log_level": 0}).list_topics(timeout=3)
 
 
+def connected(up: SecureUp, port: int) -> ssl.SSLSocket:
+    trusted = ssl.create_default_context(cafile=librdkafka(up)["ssl.ca.location"])
+    sock = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+    return trusted.wrap_socket(sock, server_hostname="127.0.0.1")
+
+
+def answered(bare: socket.socket) -> bool:
+    """Tell whether a listener says anything in the clear but the alert that ends TLS."""
+    try:
+        told = bare.recv(4096)
+    except ConnectionError:
+        return False
+    return bool(told) and not told.startswith(b"\x15\x03")
+
+
+def test_the_text_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
+    password = (up.data / "app.password").read_text().strip()
+    with connected(up, up.text_port) as sock, sock.makefile("rwb", buffering=0) as lines:
+        lines.write(b"TOPICS\n")
+        assert lines.readline().startswith(b"ERROR log in first")
+        lines.write(f"AUTH app {password}\n".encode())
+        assert lines.readline() == b"OK logged in as app\r\n"
+        lines.write(f"PUBS {TOPIC} over text\nPUBS {FORBIDDEN} x\n".encode())
+        assert lines.readline().startswith(f"OK {TOPIC}".encode())
+        assert lines.readline().startswith(b"ERROR")
+    with socket.create_connection(("127.0.0.1", up.text_port), timeout=DEADLINE_S) as bare:
+        bare.sendall(b"HELP\n")
+        assert not answered(bare)
+
+
+def test_the_admin_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
+    def status(path: str, **headers: str) -> int:
+        context = ssl.create_default_context(cafile=librdkafka(up)["ssl.ca.location"])
+        link = HTTPSConnection("127.0.0.1", up.admin_port, timeout=DEADLINE_S, context=context)
+        link.request("GET", path, headers=headers)
+        found = link.getresponse().status
+        link.close()
+        return found
+
+    assert status("/health/live") == 200
+    assert (status("/metrics"), status("/api/v1/topics")) == (401, 401)
+    password = (up.data / "admin.password").read_text().strip()
+    basic = base64.b64encode(f"admin:{password}".encode()).decode()
+    assert status("/metrics", Authorization=f"Basic {basic}") == 200
+    with socket.create_connection(("127.0.0.1", up.admin_port), timeout=DEADLINE_S) as bare:
+        bare.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert not answered(bare)
+
+
+def test_a_person_logs_in_and_out(up: SecureUp, tmp_path: Path) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        # Whoever this terminal was before.
+        script = f'. "{up.client("admin.env")}"; . "{up.client("cluster.env")}" && exec "$@"'
+        return subprocess.run(
+            ["sh", "-c", script, "sh", *KAFKAESQUE, *words],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+            env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)},
+        )
+
+    stranger = run("topic", "list")
+    assert stranger.returncode != 0
+    assert "wants a log-in" in stranger.stderr
+    assert "kafkaesque login NAME" in stranger.stderr
+    login = run("login", "admin", "--password-file", str(up.data / "admin.password"))
+    assert login.returncode == 0, login.stderr
+    assert FORBIDDEN in run("topic", "list").stdout
+    found = run("doctor", "--json")
+    assert "listener-open" not in found.stdout, found.stdout
+    assert json.loads(found.stdout)["unseen"] == []
+    assert run("logout").returncode == 0
+    assert run("topic", "list").returncode != 0
+
+
 def test_brokers_speak_tls_with_one_another(up: SecureUp) -> None:
     trusted = ssl.create_default_context(cafile=librdkafka(up)["ssl.ca.location"])
     trusted.check_hostname = False
@@ -253,7 +338,7 @@ def test_nobody_else_on_the_machine_reads_passwords_and_keys(up: SecureUp) -> No
     assert stat.S_IMODE(up.data.stat().st_mode) == 0o700
     private = [*up.client("").iterdir(), *up.data.glob("*.password"), *up.data.glob("certs/*.key")]
     private += [up.data / "cluster.secret", up.data / "first-users.json"]
-    assert len(private) > 18
+    assert len(private) > 19
     for path in private:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     for user in ("admin", "app"):
@@ -303,8 +388,6 @@ def test_what_cannot_be_secured_is_refused(tmp_path: Path) -> None:
             command, capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
 
-    text = up("--secure", "--text-port", "7070", "--admin-port", "0")
-    assert (text.returncode, "has no log-in" in text.stderr) == (2, True)
     outside = up("--host", "192.0.2.1")
     assert (outside.returncode, "--allow-open-listeners" in outside.stderr) == (2, True)
     (tmp_path / "data").mkdir(exist_ok=True)

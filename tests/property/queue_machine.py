@@ -10,13 +10,13 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.queues import requests as r
 from kafkaesque.queues.policy import Overflow, Policy, Sharing
 from kafkaesque.queues.requests import Claim, Move, Request, Verdict
-from kafkaesque.queues.snapshot import live_runs
+from kafkaesque.queues.snapshot import live_in
 from kafkaesque.queues.table import QueueTable
 from kafkaesque.tables import replicated
 from kafkaesque.tables.log_table import Instant, RequestToken, Respond
 from kafkaesque.tables.logged import Logged, LoggedKind, read_logged, write_logged
 from tests.property.queue_model import Asked, Model
-from tests.unit.queues.queue_host import TABLE, Entry, Message, encode, entry_at, feed
+from tests.unit.queues.queue_host import TABLE, Entry, Message, cleaned, encode, entry_at, feed
 
 WALL_MS = 1_700_000_000_000
 POLICIES = (
@@ -441,6 +441,7 @@ class Cluster:
         held = self.node.table.start_held_at()
         if held is not None and self.commits % 3 == 0:
             self.compare_rest(whole, held)
+            self.compare_cleaned(whole)
 
     def compare_rest(self, whole: QueueTable, held: int) -> None:
         """What the log has to keep is enough, also without what the newest snapshot calls dead."""
@@ -453,9 +454,29 @@ class Cluster:
         for entry in rest:
             logged = read_logged(read_batch_header(entry.data), entry.data)
             if logged is not None and logged.kind is LoggedKind.SNAPSHOT and not logged.parts_left:
-                named = {o for run in live_runs(logged.part) for o in range(*run)}
+                named = set(live_in(logged.part).offsets())
                 lost = [o for o in whole.state.live.offsets() if o < entry.base_offset]
                 assert named.issuperset(lost), "a snapshot calls dead what lives"
+
+    def compare_cleaned(self, whole: QueueTable) -> None:
+        """A replica that gets the log while it is cleaned finds the state behind the snapshot."""
+        live = self.node.table.live_before(Offset(self.node.committed))
+        if live is None:
+            return
+        before = [entry for entry in self.history if entry.next_offset <= live.end_offset]
+        given = [cleaned(entry, live) for entry in before]
+        first = self.commits * 7_919 % (len(before) + 1)
+        parts = [at for at, each in enumerate(given) if each and each != before[at]]
+        windows = [(first, first + self.commits * 6_007 % (len(before) - first + 1))]
+        windows += [(at, at + 1) for at in parts[-1:]]
+        for first, end in windows:
+            fresh = QueueTable(TABLE)
+            for entry in (*before[:first], *given[first:end], *before[end:]):
+                if entry is not None:
+                    feed(fresh, entry)
+            for entry in self.history[len(before) :]:
+                feed(fresh, entry)
+            assert state_of(fresh) == state_of(whole), "another state behind a hole"
 
     def check_replicas(self) -> None:
         for node in self.nodes:

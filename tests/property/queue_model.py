@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaesque.model.batch import read_batch_header
+from kafkaesque.model.message_headers import GROUP, IDENTITY, NOT_AFTER, NOT_BEFORE, PRIORITY
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues import decisions as d
-from kafkaesque.queues.arrival import GROUP, IDENTITY, NOT_AFTER, NOT_BEFORE, PRIORITY
 from kafkaesque.queues.decisions import Decision, Reason
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.runs import offsets_of

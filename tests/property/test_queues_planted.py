@@ -1,6 +1,7 @@
 """The queue's checkers must find mistakes that are put in on purpose, or they prove nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,6 +258,28 @@ def snapshots_without_tails(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ready, "places", lambda self: [])
 
 
+def holes_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReplicatedTable, "_is_behind_hole", lambda *_: False)
+
+
+def messages_gone_from_a_batch_passed_over(patch: pytest.MonkeyPatch) -> None:
+    def is_behind_hole(self: ReplicatedTable[Any, Any, Any], _: object, base_offset: int) -> bool:
+        return base_offset > self.end_offset
+
+    patch.setattr(ReplicatedTable, "_is_behind_hole", is_behind_hole)
+
+
+def what_lives_told_of_one_too_late(patch: pytest.MonkeyPatch) -> None:
+    """As if it were known of the log's end, and not of the snapshot's begin."""
+    real = ReplicatedTable.live_before
+
+    def live_before(self: ReplicatedTable[Any, Any, Any], end_offset: Any) -> Any:
+        live = real(self, end_offset)
+        return live and replace(live, end_offset=self.committed_offset)
+
+    patch.setattr(ReplicatedTable, "live_before", live_before)
+
+
 PLANTED = [
     effects_before_commit,
     locks_that_end_early,
@@ -288,6 +311,9 @@ PLANTED = [
     bytes_not_counted_back,
     sparse_blocks_lose_a_number,
     snapshots_without_tails,
+    holes_passed_over,
+    messages_gone_from_a_batch_passed_over,
+    what_lives_told_of_one_too_late,
 ]
 
 #: A right queue survives them all; each mistake is found by one of them.

@@ -7,10 +7,12 @@ from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.queues.host import QueueHost
+from kafkaesque.broker.replication.stored_batches import replay
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.broker.requests.commands import Done
-from kafkaesque.broker.requests.queue_commands import CreateQueue, QueueCommand
+from kafkaesque.broker.requests.commands import ControllerCommand, CreateTopic, Done
+from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues.requests import Claim
 from kafkaesque.sim.options import SimOptions
 from tests.sim.scenario import Scenario
@@ -25,8 +27,15 @@ ResultT = TypeVar("ResultT")
 class QueueScenario(Scenario):
     """Three brokers and a queue."""
 
-    def __init__(self, seed: int, options: dict[str, str] | None = None) -> None:
-        super().__init__(seed, SimOptions())
+    def __init__(
+        self,
+        seed: int,
+        options: dict[str, str] | None = None,
+        *,
+        brokers: int = 3,
+        sim_options: SimOptions | None = None,
+    ) -> None:
+        super().__init__(seed, sim_options or SimOptions(brokers=brokers))
         self.create(QUEUE, options)
 
     # -- the cluster
@@ -39,7 +48,30 @@ class QueueScenario(Scenario):
             TIMEOUT_MS,
         )
 
-    def submit(self, command: QueueCommand) -> None:
+    def make_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        changes = {key.replace("_", "."): value for key, value in configs.items()}
+        command = CreateTopic(
+            name=name, partition_count=partitions, replication_factor=3, configs=changes
+        )
+        self.submit(command)
+        self.loop.run_until(
+            lambda: all(name in self.broker(each).state.topics for each in self.running()),
+            TIMEOUT_MS,
+        )
+
+    def records_of(self, topic: str) -> list[Record]:
+        """Return all records of a topic, as its leaders have them."""
+        found: list[Record] = []
+        for state in self.any().state.topic(topic).partitions:
+            for name in self.running():
+                partition = self.broker(name).partitions.get(state.group)
+                if partition is not None and partition.is_leader:
+                    for header, data in replay(partition.log, partition.log.start_offset):
+                        if not header.is_control:
+                            found += decode_batch(data, PLENTY)
+        return found
+
+    def submit(self, command: ControllerCommand) -> None:
         done: list[object] = []
         broker = self.broker(self.running()[0])
         broker.controller_client.submit(command, TIMEOUT_MS, done.append)
@@ -54,7 +86,12 @@ class QueueScenario(Scenario):
 
     def host(self, broker: str, name: str = QUEUE) -> QueueHost | None:
         hosts = self.broker(broker).queue_hosts
-        return hosts._hosts.get(self.queue(name).topic_id)
+        return hosts._hosts.get((self.queue(name).topic_id, 0))
+
+    def hosted(self, broker: str, name: str = QUEUE) -> QueueHost:
+        host = self.host(broker, name)
+        assert host is not None
+        return host
 
     def leads(self, broker: str, name: str) -> bool:
         host = self.host(broker, name)

@@ -1,24 +1,22 @@
-"""Tables on a partition, under every fault: see `lock_table`."""
+"""Tables on a partition, under every fault: see `lock_table`; `lock_seeds` runs more seeds."""
 
 import pytest
 
-from kafkaesque.sim.options import SimOptions, with_faults
 from kafkaesque.tables import replicated
 from kafkaesque.tables.replicated import ReplicatedTable
+from tests.sim.lock_seeds import LOCKS, SNAPSHOT_BYTES, run_seed
 from tests.sim.lock_table import run_locks
-
-LOCKS = SimOptions(between_ms=700, min_insync=2)
 
 
 @pytest.fixture(autouse=True)
 def often_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicated, "SNAPSHOT_BYTES", 1_500)
+    monkeypatch.setattr(replicated, "SNAPSHOT_BYTES", SNAPSHOT_BYTES)
 
 
 def test_locks_are_kept_through_every_fault() -> None:
     grants = starts = 0
     for seed in range(4):
-        report = run_locks(seed, with_faults(seed, LOCKS, "all"))
+        report = run_seed(seed)
         assert report.ok, (seed, report.anomalies)
         grants += report.counts["grants"]
         starts += report.counts["log start"]

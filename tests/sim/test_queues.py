@@ -2,11 +2,21 @@
 
 import json
 
+import pytest
+
 from kafkaesque.broker.doors.queues import NewMessage
-from kafkaesque.broker.queues.mover import DEATH
+from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.model.errors import UnknownConsumer
+from kafkaesque.broker.requests.commands import Done
+from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.buffers import Buffer
+from kafkaesque.model.errors import StorageFailed, UnknownConsumer
+from kafkaesque.model.ids import Offset
+from kafkaesque.model.message_headers import DEATH, ORIGIN
+from kafkaesque.queues.decisions import Reason
 from tests.sim.queue_scenario import QUEUE, QueueScenario, values
+from tests.sim.scenario import TOPIC
+from tests.sim.test_full_disk import start_full
 
 
 def test_a_message_goes_to_one_worker_from_whichever_broker() -> None:
@@ -154,3 +164,116 @@ def test_logs_give_up_what_is_settled() -> None:
     assert counts.log_start > 0
     assert counts.log_bytes < 40_000_000
     assert QUEUE not in {topic.name for topic in queues.any().state.topics.values()}
+
+
+def test_what_is_moved_says_where_it_was_first() -> None:
+    queues = QueueScenario(16)
+    queues.create("dead")
+    queues.create("work", {"delivery.limit": "1", "dead.letter.queue": "dead"})
+    (offset,) = queues.put(b"poison", name="work")
+    queues.fail(*queues.take(1, name="work"), name="work")
+    (dead,) = queues.take(1, name="dead", wait_ms=5_000)
+    origin = json.loads(dict(dead.headers)[ORIGIN] or b"")
+    assert (origin["log"], origin["offset"]) == (queues.queue("work").topic_id.hex(), offset)
+    queues.ask(q.ReleaseMessages(log_id=queues.queue("dead").topic_id, claims=[dead.claim]), object)
+    queues.ask(q.RedriveQueue(log_id=queues.queue("dead").topic_id, target="work"), Done)
+    (again,) = queues.take(1, name="work", wait_ms=5_000)
+    assert json.loads(dict(again.headers)[ORIGIN] or b"") == origin
+
+
+def test_a_redrive_has_a_rate_and_can_be_called_back() -> None:
+    queues = QueueScenario(17, {"redrive.rate": "20"})
+    queues.create("work")
+    queues.put(*(b"%d" % number for number in range(200)))
+    request = q.RedriveQueue(log_id=queues.queue().topic_id, target="work")
+    queues.ask(request, Done)
+    assert queues.counts().redriving_to == "work"
+    queues.loop.run_for(3_000)
+    moved = queues.counts("work").ready
+    assert 30 <= moved <= 70
+    queues.ask(q.RedriveQueue(log_id=queues.queue().topic_id, target=""), Done)
+    assert queues.counts().redriving_to == ""
+    queues.loop.run_for(5_000)
+    # What was on its way, of one second.
+    assert queues.counts("work").ready <= moved + 25
+    assert queues.counts("work").ready + queues.counts().ready == 200
+
+
+def test_a_start_reads_from_the_newest_snapshot_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = QueueScenario(12)
+    body = bytes(50_000)
+    kept = queues.put(b"kept")
+    first = queues.take()
+    for _ in range(60):
+        queues.put(*([body] * 8))
+        queues.done(*queues.take(8))
+    queues.settle()
+    name = queues.follower()
+    before = queues.counts()
+    queues.kill(name)
+    read: list[int] = []
+    note = PartitionTables.note
+
+    def count(
+        self: PartitionTables, header: BatchHeader, data: Buffer, base_offset: Offset
+    ) -> None:
+        if self.replica is None:
+            read.append(base_offset)
+        note(self, header, data, base_offset)
+
+    monkeypatch.setattr(PartitionTables, "note", count)
+    queues.boot(name)
+    queues.loop.run_for(10_000)
+    assert 0 < len(read) < 60
+    assert before.log_start <= kept[0] < read[0]
+    queues.settle()
+    states = {queues.hosted(each).queue.snapshot()[1] for each in queues.running()}
+    assert len(states) == 1
+    assert queues.done(*first) == []
+
+
+def test_dead_letters_go_to_a_topic_once_though_leaders_die() -> None:
+    queues = QueueScenario(13)
+    queues.make_topic("graveyard", partitions=2)
+    queues.create("work", {"delivery.limit": "1", "dead.letter.topic": "graveyard"})
+    queues.put(*(b"%d" % number for number in range(40)), name="work")
+    taken = queues.take(40, name="work")
+    log_id = queues.queue("work").topic_id
+    request = q.RejectMessages(log_id=log_id, claims=[each.claim for each in taken])
+    queues.ask(request, q.ClaimsResult)
+    queues.kill(queues.queue_leader("work"))
+    queues.loop.run_until(lambda: _moved(queues, 40), 60_000)
+    values = sorted(int(record.value or b"-1") for record in queues.records_of("graveyard"))
+    assert values == list(range(40))
+    (first, *_) = queues.records_of("graveyard")
+    death = json.loads(dict(first.headers)[DEATH] or b"")
+    assert (death["queue"], death["reason"]) == ("work", "rejected")
+
+
+def _moved(queues: QueueScenario, count: int) -> bool:
+    host = next((queues.host(each, "work") for each in queues.running()), None)
+    return host is not None and host.queue.state.removed[Reason.REJECTED] == count
+
+
+def test_a_topic_for_dead_letters_has_to_be_there() -> None:
+    queues = QueueScenario(14)
+    with pytest.raises(AssertionError, match="there is no topic 'nowhere'"):
+        queues.create("work", {"dead.letter.topic": "nowhere"})
+    with pytest.raises(AssertionError, match=r"dead.letter.queue or to dead.letter.topic"):
+        queues.create("work", {"dead.letter.topic": TOPIC, "dead.letter.queue": QUEUE})
+
+
+def test_a_full_disk_takes_no_message_and_every_settlement() -> None:
+    queues = QueueScenario(15, brokers=1)
+    queues.put(*(b"%d" % number for number in range(10)))
+    taken = queues.take(5)
+    name = queues.running()[0]
+    start_full(queues, name)
+    outcomes: list[object] = []
+    door, log_id = queues.broker(name).doors.queues, queues.queue().topic_id
+    door.put(log_id, [NewMessage(b"one more")], 5_000, outcomes.append)
+    queues.loop.run_until(lambda: outcomes != [], 20_000)
+    assert isinstance(outcomes[0], StorageFailed), outcomes
+    assert queues.done(*taken) == []
+    assert queues.done(*queues.take(5)) == []
+    assert queues.counts().removed["settled"] == 10

@@ -310,7 +310,7 @@ def test_who_does_not_hear_of_the_leader_can_have_nothing_formed_anew() -> None:
     outcomes: list[object] = []
     deadline_ms = broker.env.clock.now_ms() + 20_000
     partition = broker.state.partitions_by_group[group]
-    broker.unclean_elections.begin(partition, deadline_ms, outcomes.append)
+    broker.unclean_elections.begin(partition, deadline_ms, outcomes.append, None)
     scenario.loop.run_until(lambda: outcomes != [], 30_000)
     assert isinstance(outcomes[0], ElectionNotNeeded)
     assert group not in broker.state.recoveries

@@ -1,13 +1,14 @@
 """What Kafka has no API for, asked and answered in JSON: users, roles, and who may do what.
 
-Nothing here holds a secret: credentials are told by their kind, and never by what they check.
+Credentials are told by their kind, and never by what they check. One answer holds a secret: that to
+`MakeAccessKey`, once.
 """
 
 from typing import Final, TypeVar
 
 import msgspec
 
-from kafkaesque.access.credentials import AnyCredential, ScramVerifier
+from kafkaesque.access.credentials import AccessKey, AnyCredential, ScramVerifier
 from kafkaesque.access.explanations import explain
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal, User, user_name
@@ -80,7 +81,19 @@ class DeleteRole(Asked, frozen=True, tag="delete-role", kw_only=True):
     name: str
 
 
-Change = ChangeUser | DeleteUser | MakeRole | DeleteRole
+class MakeAccessKey(Asked, frozen=True, tag="make-access-key", kw_only=True):
+    """Give a user, who is made if there is none, one more access key."""
+
+    user: str
+
+
+class DeleteAccessKey(Asked, frozen=True, tag="delete-access-key", kw_only=True):
+    """Remove an access key."""
+
+    access_key_id: str
+
+
+Change = ChangeUser | DeleteUser | MakeRole | DeleteRole | MakeAccessKey | DeleteAccessKey
 
 
 class ShownCredential(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +105,8 @@ class ShownCredential(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int
     networks: tuple[str, ...]
     is_disabled: bool
+    #: Of an access key; empty for others.
+    access_key_id: str = ""
 
 
 class ShownUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +149,8 @@ class ShownListener(msgspec.Struct, frozen=True, kw_only=True):
     access: str
     has_tls: bool
     is_local: bool
+    #: What tells who a client is; earlier releases do not say it.
+    log_in_by: str = "sasl"
 
 
 class Users(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +178,18 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     listeners: tuple[ShownListener, ...]
     #: Of the newest change of access that the broker knows.
     epoch: int
+    #: Whether tokens of an OpenID provider let in users that are not kept here.
+    has_provider: bool = False
+
+
+class MadeAccessKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `MakeAccessKey`; the secret cannot be asked for again."""
+
+    access_key_id: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"MadeAccessKey({self.access_key_id!r})"
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,6 +251,7 @@ def _shown(credential: AnyCredential) -> ShownCredential:
         expires_ms=credential.expires_ms,
         networks=credential.networks,
         is_disabled=credential.is_disabled,
+        access_key_id=credential.access_key_id if isinstance(credential, AccessKey) else "",
     )
 
 

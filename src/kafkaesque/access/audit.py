@@ -1,55 +1,98 @@
-"""The audit log's entries: a chain of hashes, in which no entry can be changed, left out or moved.
+"""The audit log's entries: chains of hashes, in which no entry can be changed, left out or moved.
 
-Each entry is JSON with sorted keys, names its number and the hash of the one before, and is hashed
-as it is written. A chain says nothing of entries that were cut off at its end: for that the newest
-hash has to be known from elsewhere.
-
-Access to data is not written call by call: `AccessSums` counts it, for each minute.
+Each process of a broker writes one chain. An entry is JSON with sorted keys; it names its broker,
+its chain, its number in that, and the hash of the entry before, and is hashed as it is written. A
+chain says nothing of entries that were cut off at its end: for that the newest hash has to be known
+from elsewhere. So each chain names, in its checkpoints, how far the others were seen to have come.
 """
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from kafkaesque.access.decisions import Decision
-from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.access.principals import Principal
 from kafkaesque.model.errors import KafkaesqueError
 
 #: What the first entry names as the hash before it.
 GENESIS: Final = "0" * 64
-#: Different things that one minute counts; the rest is counted together.
-SUMS_MAX: Final = 1_000
-MINUTE_MS: Final = 60_000
-#: Stands for the principal and the name of what was counted together.
-OTHERS: Final = "(others)"
+#: Characters of a text in an event, most of which clients choose; and texts in its details.
+TEXT_MAX: Final = 256
+DETAILS_MAX: Final = 20
+#: Stands where a text was cut off.
+CUT: Final = "…"
+
+
+class AuditKind(StrEnum):
+    """What an entry is about."""
+
+    LOG_IN = "log-in"
+    REFUSAL = "refusal"
+    CHANGE = "change"
+    KEY = "key"
+    #: The first entry of a chain, and the last one of a process that was stopped.
+    BEGIN = "begin"
+    END = "end"
+    #: How far the other chains had come, as this one's broker has seen them.
+    CHECKPOINT = "checkpoint"
+    #: How many events had no room.
+    DROPPED = "dropped"
+
+
+#: The kinds that an operator chooses from.
+EVENT_KINDS: Final = (AuditKind.LOG_IN, AuditKind.REFUSAL, AuditKind.CHANGE, AuditKind.KEY)
+
+
+class Outcome(StrEnum):
+    """How it ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    REFUSED = "refused"
+    DONE = "done"
+    #: The controller went away: it may or may not be done.
+    UNKNOWN = "unknown"
+
+
+class ClientOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a client has come from."""
+
+    host: str
+    #: The name of the listener that it came by.
+    listener: str
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What has happened. It holds text and numbers alone, so that no secret gets in unnoticed."""
 
-    #: Unix time.
+    #: Unix time; of the first, where several are counted.
     at_ms: int
-    #: `log-in`, `refusal`, `change`, `key`, `sum`.
-    kind: str
+    kind: AuditKind
     principal: str = ""
     host: str = ""
+    #: The name of the listener that the client came by.
+    listener: str = ""
+    #: Of a log-in.
+    mechanism: str = ""
     operation: str = ""
     resource_type: str = ""
     resource: str = ""
-    outcome: str = ""
-    #: Why, in words: `Decision.because`, `FailureReason`.
+    outcome: Outcome | None = None
+    #: Why, in words.
     because: str = ""
     count: int = 1
+    #: When the last one was, where several are counted.
+    until_ms: int = 0
     detail: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An event in its place in the chain."""
 
+    broker: int
+    #: Which process of the broker.
+    chain: str
     number: int
     previous: str
     event: AuditEvent
@@ -59,7 +102,7 @@ class ChainBroken(KafkaesqueError):
     """An entry is not what was written, or not where it was; `number` is that of its place."""
 
     def __init__(self, number: int, message: str) -> None:
-        super().__init__(f"audit entry {number}: {message}")
+        super().__init__(f"entry {number}: {message}")
         self.number = number
 
 
@@ -71,6 +114,9 @@ _decoder = msgspec.json.Decoder(AuditEntry)
 class AuditChain:
     """How far a chain has come."""
 
+    broker: int
+    #: Which process of the broker.
+    name: str
     #: Of the next entry.
     number: int = 0
     #: Of the newest entry.
@@ -82,9 +128,15 @@ class AuditChain:
         Raises:
             TypeError: something in the event is neither text nor a number.
         """
-        entry = AuditEntry(number=self.number, previous=self.head, event=event)
+        entry = AuditEntry(
+            broker=self.broker,
+            chain=self.name,
+            number=self.number,
+            previous=self.head,
+            event=event,
+        )
         written = _encoder.encode(entry)
-        return written, AuditChain(number=self.number + 1, head=_hash(written))
+        return written, self._after(written)
 
     def follow(self, written: bytes) -> tuple[AuditEntry, "AuditChain"]:
         """Return an entry that was written, and the chain after it.
@@ -93,79 +145,55 @@ class AuditChain:
             ChainBroken: it is not the entry that comes next.
         """
         try:
-            entry = _decoder.decode(written)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise ChainBroken(self.number, "cannot be read") from None
+            entry = read_entry(written)
+        except ValueError as error:
+            raise ChainBroken(self.number, str(error)) from None
+        if (entry.broker, entry.chain) != (self.broker, self.name):
+            raise ChainBroken(self.number, "is of another chain")
         if entry.number != self.number:
             raise ChainBroken(self.number, f"entry {entry.number} stands in its place")
         if entry.previous != self.head:
             raise ChainBroken(self.number, "does not follow from the entry before it")
-        if _encoder.encode(entry) != written:
-            raise ChainBroken(self.number, "is not written as entries are")
-        return entry, AuditChain(number=self.number + 1, head=_hash(written))
+        return entry, self._after(written)
+
+    def _after(self, written: bytes) -> "AuditChain":
+        return replace(self, number=self.number + 1, head=hash_of(written))
 
 
-def verify(entries: Iterable[bytes], start: AuditChain = AuditChain()) -> AuditChain:
-    """Return the chain after these entries; its head is to be compared with what is known of it.
+def read_entry(written: bytes) -> AuditEntry:
+    """Return an entry that was written.
 
     Raises:
-        ChainBroken: at the first entry that does not fit.
+        ValueError: nobody who writes entries has written this.
     """
-    chain = start
-    for written in entries:
-        _, chain = chain.follow(written)
-    return chain
+    try:
+        entry = _decoder.decode(written)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise ValueError("cannot be read") from None
+    if _encoder.encode(entry) != written:
+        raise ValueError("is not written as entries are")
+    return entry
 
 
-def _hash(written: bytes) -> str:
+def hash_of(written: bytes) -> str:
+    """Return the hash by which the next entry names this one."""
     return hashlib.sha256(written).hexdigest()
 
 
-#: Who, what, on which type, which resource, whether it was allowed.
-_Counted = tuple[str, str, str, str, bool]
+def shortened(text: str) -> str:
+    """Return a text that a client may have chosen, as it may stand in an event."""
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - len(CUT)] + CUT
 
 
-class AccessSums:
-    """How often whom was allowed or refused what, in the current minute."""
-
-    __slots__ = ("_counts", "_minute")
-
-    def __init__(self) -> None:
-        self._minute = 0
-        self._counts: dict[_Counted, int] = {}
-
-    def count(
-        self,
-        principal: Principal,
-        operation: Operation,
-        resource_type: ResourceType,
-        name: str,
-        decision: Decision,
-    ) -> None:
-        """Count one decision."""
-        kind, allowed = (operation.name, resource_type.name), decision.allowed
-        key: _Counted = (principal, *kind, name, allowed)
-        if key not in self._counts and len(self._counts) >= SUMS_MAX:
-            key = (OTHERS, *kind, OTHERS, allowed)
-        self._counts[key] = self._counts.get(key, 0) + 1
-
-    def take(self, now_ms: int) -> tuple[AuditEvent, ...]:
-        """Return the sums of the minute that is over and begin another; none while it goes on."""
-        minute = now_ms // MINUTE_MS
-        if minute == self._minute or not self._counts:
-            self._minute = minute
-            return ()
-        counts, self._counts, self._minute = self._counts, {}, minute
-        return tuple(
-            AuditEvent(
-                at_ms=now_ms,
-                kind="sum",
-                principal=key[0],
-                operation=key[1],
-                resource_type=key[2],
-                resource=key[3],
-                outcome="allowed" if key[4] else "refused",
-                count=number,
-            )
-            for key, number in counts.items()
-        )
+def bounded(event: AuditEvent) -> AuditEvent:
+    """Return an event whose texts are as short as they have to be."""
+    detail = {
+        shortened(name): shortened(text) for name, text in list(event.detail.items())[:DETAILS_MAX]
+    }
+    return msgspec.structs.replace(
+        event,
+        principal=shortened(event.principal),
+        resource=shortened(event.resource),
+        because=shortened(event.because),
+        detail=detail,
+    )

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaesque.access.authentication import FailureReason
+from kafkaesque.access.tokens import CLOCK_SKEW_MS_MAX
 from kafkaesque.model.errors import ConfigError, RequestRefused
 
 TOKEN_BYTES_MAX: Final = 16 * 1024
 KEYS_MAX: Final = 100
-CLOCK_SKEW_MS_MAX: Final = 5 * 60_000
 RSA_BITS_MIN: Final = 2_048
 #: Unix time in seconds that fits a token; more is nonsense.
 _SECONDS_MAX: Final = 2**40

@@ -1,26 +1,22 @@
-"""The one table of mechanisms: what each needs, and how an authentication by it begins.
+"""The one table of mechanisms: what each needs, and which of them a client is told of.
 
-Kafka's SASL, AMQP, MQTT's enhanced authentication and the others begin here, and go on by
-`Authentication.step`; none of them knows how a credential is checked.
+An authentication by one of them begins in `sasl_servers`, and goes on by `Authentication.step`: for
+Kafka's SASL, AMQP, MQTT's enhanced authentication and the others. None of them knows how a
+credential is checked.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kafkaesque.access.authentication import Authentication
-from kafkaesque.access.external import ExternalContext, ExternalServer
-from kafkaesque.access.json_web_tokens import JwtVerifier
-from kafkaesque.access.oauthbearer import BearerContext, BearerServer
-from kafkaesque.access.plain import PlainContext, PlainServer
-from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
-from kafkaesque.access.scram_messages import write_base64
-from kafkaesque.access.scram_server import ScramContext, ScramServer
+from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from kafkaesque.access.sealing import ClusterKeys
 from kafkaesque.access.state import AccessState
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.model.errors import ConfigError, RequestRefused
+
+if TYPE_CHECKING:
+    from kafkaesque.access.json_web_tokens import JwtVerifier
 
 #: Random bytes that an authentication is given for its nonce.
 NONCE_BYTES: Final = 18
@@ -39,7 +35,7 @@ class Checkers:
     keys: ClusterKeys
     verified: VerifiedPasswords
     #: None: no OpenID provider is configured.
-    jwt: JwtVerifier | None = None
+    jwt: "JwtVerifier | None" = None
 
     def decoy_key(self) -> bytes:
         """Return what unknown users' verifiers are made up with.
@@ -69,58 +65,19 @@ class Mechanism:
     """A row of the table."""
 
     name: str
-    start: Callable[[Checkers, Client], Authentication]
     #: Whoever listens to it without TLS has the password or the token.
     needs_encryption: bool = False
-
-
-def _start_scram(kind: ScramMechanism, checkers: Checkers, client: Client) -> Authentication:
-    return ScramServer(
-        ScramContext(
-            mechanism=kind,
-            access=checkers.access,
-            host=client.host,
-            nonce=write_base64(client.nonce),
-            decoy_key=checkers.decoy_key(),
-        )
-    )
-
-
-def _start_plain(checkers: Checkers, client: Client) -> Authentication:
-    return PlainServer(
-        PlainContext(
-            access=checkers.access,
-            host=client.host,
-            decoy_key=checkers.decoy_key(),
-            verified=checkers.verified,
-            shows_second_factor=client.shows_second_factor,
-        )
-    )
-
-
-def _start_bearer(checkers: Checkers, client: Client) -> Authentication:
-    return BearerServer(
-        BearerContext(access=checkers.access, host=client.host, verifier=checkers.jwt)
-    )
-
-
-def _start_external(checkers: Checkers, client: Client) -> Authentication:
-    return ExternalServer(
-        ExternalContext(
-            access=checkers.access, host=client.host, certificate_name=client.certificate_name
-        )
-    )
 
 
 #: The strongest first, which is the order in which clients are told.
 MECHANISMS: Final[dict[str, Mechanism]] = {
     each.name: each
     for each in (
-        Mechanism(name=SCRAM_SHA_512.name, start=partial(_start_scram, SCRAM_SHA_512)),
-        Mechanism(name=SCRAM_SHA_256.name, start=partial(_start_scram, SCRAM_SHA_256)),
-        Mechanism(name="OAUTHBEARER", start=_start_bearer, needs_encryption=True),
-        Mechanism(name="EXTERNAL", start=_start_external, needs_encryption=True),
-        Mechanism(name="PLAIN", start=_start_plain, needs_encryption=True),
+        Mechanism(name=SCRAM_SHA_512.name),
+        Mechanism(name=SCRAM_SHA_256.name),
+        Mechanism(name="OAUTHBEARER", needs_encryption=True),
+        Mechanism(name="EXTERNAL", needs_encryption=True),
+        Mechanism(name="PLAIN", needs_encryption=True),
     )
 }
 
@@ -139,16 +96,3 @@ def offered(enabled: Collection[str], *, is_encrypted: bool) -> tuple[str, ...]:
         for name, each in MECHANISMS.items()
         if name in enabled and (is_encrypted or not each.needs_encryption)
     )
-
-
-def start_authentication(
-    name: str, enabled: Collection[str], checkers: Checkers, client: Client
-) -> Authentication:
-    """Return an authentication that waits for the client's first message.
-
-    Raises:
-        MechanismRefused: not one that the client was offered.
-    """
-    if name not in offered(enabled, is_encrypted=client.is_encrypted):
-        raise MechanismRefused(f"the mechanism {name[:64]!r} is not offered here")
-    return MECHANISMS[name].start(checkers, client)

@@ -14,6 +14,8 @@ from kafkaesque.model.errors import InvariantBroken
 
 TOKEN_PREFIX: Final = "kfq_"
 TOKEN_BYTES: Final = 32
+#: So far the clock of an OpenID provider, which issues tokens of its own, may be off.
+CLOCK_SKEW_MS_MAX: Final = 5 * 60_000
 
 
 def make_token(

@@ -190,11 +190,13 @@ class AdminGateway(Gateway):
     def _handle_page(self, handler: Handler, request: Request, respond: Respond) -> None:
         """Answer those who may see the cluster; others are told of health in one word."""
         visitor, needed = request.visitor, NEEDS[request.path]
+        rights, has_short_answer = visitor.rights, request.path in FOR_STRANGERS
         if not visitor.is_stranger and (
-            visitor.rights is None or visitor.rights.may_cluster(needed)
+            rights is None
+            or (rights.could_cluster if has_short_answer else rights.may_cluster)(needed)
         ):
             handler(request, respond)
-        elif request.path in FOR_STRANGERS:
+        elif has_short_answer:
             handler(request, lambda answer: respond(_in_short(answer, request)))
         elif visitor.is_stranger:
             respond(problem(401, "NotLoggedIn", "log in first"))
@@ -232,7 +234,7 @@ def _refusal_of(caller: AdminConnection, visitor: Visitor | Refused) -> Answer |
     if visitor.login is None:
         if not visitor.must_log_in:
             caller.note_no_login()
-    elif visitor.login != caller.login and not caller.let_in(visitor.login):
+    elif visitor.login != caller.login and not caller.let_in(visitor.login, visitor.login_by):
         return problem(429, "TooManyConnections", "your user has all connections that it may have")
     return None
 

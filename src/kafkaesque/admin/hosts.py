@@ -9,13 +9,13 @@ that changes something has to bring a header that no page of another origin can 
 """
 
 from collections.abc import Collection, Mapping
-from ipaddress import ip_address
 from typing import Final
+
+from kafkaesque.chassis.http_names import is_own_host
 
 #: What a change has to bring, with any value: browsers do not send it across origins unasked.
 CHANGE_HEADER: Final = "x-kafkaesque-request"
 
-_LOCAL: Final = frozenset({"localhost"})
 #: What browsers say of who asks: our own page, or a person who typed an address.
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 
@@ -32,7 +32,7 @@ def why_refused(
     A page holds no data, and a link to it may stand anywhere: only its host is looked at.
     """
     host = headers.get("host", "")
-    if not _is_own(_host_name(host), names):
+    if not is_own_host(host, names):
         return (
             f"this broker is not {host!r}: ask it by its IP address, as localhost, or by the name "
             "that its admin listener is advertised with"
@@ -47,21 +47,3 @@ def why_refused(
     if is_change and CHANGE_HEADER not in headers:
         return f"a request that changes something has the header {CHANGE_HEADER}: 1"
     return None
-
-
-def _host_name(host: str) -> str:
-    """Return a Host header without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _is_own(name: str, names: Collection[str]) -> bool:
-    folded = name.lower().removesuffix(".")
-    if folded in _LOCAL or folded in names:
-        return True
-    try:
-        ip_address(folded)
-    except ValueError:
-        return False
-    return True

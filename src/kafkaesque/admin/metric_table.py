@@ -139,6 +139,13 @@ LISTENER_WITHOUT_LOGIN = _counter(
     "protocol",
     "listener",
 )
+AUDIT_EVENTS = _counter(
+    "audit_events", "Log-ins, refusals, changes and uses of keys that were audited.", "kind"
+)
+AUDIT_DROPPED = _counter(
+    "audit_dropped", "Audited events that were lost because too many waited to be written."
+)
+AUDIT_WAITING = _gauge("audit_waiting", "Audited events that wait to be written.")
 LISTENER_REQUESTS = _counter(
     "listener_requests",
     "Requests that were begun: of Kafka's protocol, over HTTP, or lines.",
@@ -150,6 +157,32 @@ LISTENER_BYTES_IN = _counter(
 )
 LISTENER_BYTES_OUT = _counter(
     "listener_bytes_out", "Bytes sent, whatever they were for.", "protocol", "listener"
+)
+
+LOG_INS_OPEN = _gauge(
+    "logins_open",
+    "Open connections that have logged in, by what they have logged in by: a SASL mechanism, "
+    "certificate, http-basic or http-bearer.",
+    "mechanism",
+)
+SESSIONS = _gauge(
+    "sessions", "Sessions of people that have not ended, in the whole cluster as this broker knows."
+)
+RULES_AGE = _gauge(
+    "rules_age_seconds",
+    "Users and rules are at most so old at this broker. Left out where no listener has a log-in.",
+)
+RULES_STALE = _gauge(
+    "rules_stale",
+    "1 if users and rules may be older than authorization.stale.ms.max: nobody is let in. Else 0.",
+)
+KEY_KEEPER = _gauge(
+    "key_keeper", "1 if this broker has a key keeper, so that it can seal and open; else 0."
+)
+KEYS_MISSING = _gauge(
+    "topic_keys_missing",
+    "Versions of keys of encrypted topics that this broker does not have: it can neither seal nor "
+    "open with them.",
 )
 
 LEADERS = _gauge("partitions_led", "Partitions that this broker leads.")
@@ -339,10 +372,17 @@ SECTIONS = (
             LISTENER_LOGGED_IN,
             LISTENER_LOGIN_FAILURES,
             LISTENER_WITHOUT_LOGIN,
+            AUDIT_EVENTS,
+            AUDIT_DROPPED,
+            AUDIT_WAITING,
             LISTENER_REQUESTS,
             LISTENER_BYTES_IN,
             LISTENER_BYTES_OUT,
         ),
+    ),
+    Section(
+        title="Access and keys",
+        metrics=(LOG_INS_OPEN, SESSIONS, RULES_AGE, RULES_STALE, KEY_KEEPER, KEYS_MISSING),
     ),
     Section(
         title="Replication",

@@ -57,6 +57,7 @@ class MetricsPage:
             self._write_broker(sheet)
             self._write_clients(sheet)
             self._write_listeners(sheet)
+            self._write_access(sheet)
             self._write_replication(sheet, census)
             self._write_storage(sheet, census)
             self._write_groups(sheet, census)
@@ -118,6 +119,23 @@ class MetricsPage:
             sheet.add(table.LISTENER_REQUESTS, meter.requests, *labels)
             sheet.add(table.LISTENER_BYTES_IN, meter.bytes_in, *labels)
             sheet.add(table.LISTENER_BYTES_OUT, meter.bytes_out, *labels)
+        trail = self._doors.access.audit.trail
+        for kind in sorted(trail.kinds):
+            sheet.add(table.AUDIT_EVENTS, trail.noted.get(kind, 0), kind.value)
+        sheet.add(table.AUDIT_DROPPED, trail.dropped)
+        sheet.add(table.AUDIT_WAITING, len(trail))
+
+    def _write_access(self, sheet: Sheet) -> None:
+        keys, access, logins = self._doors.keys, self._doors.access, self._chassis.logins
+        if logins is not None:
+            for mechanism, count in sorted(logins.open_by_mechanism().items()):
+                sheet.add(table.LOG_INS_OPEN, count, mechanism)
+        sheet.add(table.SESSIONS, access.session_count)
+        if access.rules_age_ms is not None:
+            sheet.add(table.RULES_AGE, access.rules_age_ms / 1000)
+        sheet.add(table.RULES_STALE, access.is_stale)
+        sheet.add(table.KEY_KEEPER, keys.keeper is not None)
+        sheet.add(table.KEYS_MISSING, keys.missing_count)
 
     def _write_replication(self, sheet: Sheet, census: Census) -> None:
         activity, recovery = self._doors.activity, self._doors.condition.partitions.recovery_state()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import Success
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_name
@@ -14,8 +15,14 @@ class MayDo(Protocol):
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether something may be done to a resource, which need not exist."""
 
+    def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Tell the same of what nobody has asked for: no refusal is audited."""
+
     def may_cluster(self, operation: Operation) -> bool:
         """Whether something may be done to the cluster as a whole."""
+
+    def could_cluster(self, operation: Operation) -> bool:
+        """Tell the same of what nobody has asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +30,7 @@ class Visitor:
     """Whoever sends a request, as far as that is known."""
 
     host: str = ""
+    listener: str = ""
     #: Whether nobody can listen in.
     is_private: bool = True
     is_encrypted: bool = False
@@ -31,8 +39,15 @@ class Visitor:
     #: Whether nothing is allowed without a log-in.
     must_log_in: bool = False
     login: Success | None = None
+    #: How it was said: http-basic or http-bearer.
+    login_by: str = ""
     #: None: everything is allowed.
     rights: MayDo | None = None
+
+    @property
+    def origin(self) -> ClientOrigin:
+        """Where it has come from, as the audit log says it."""
+        return ClientOrigin(host=self.host, listener=self.listener)
 
     @property
     def user(self) -> str | None:

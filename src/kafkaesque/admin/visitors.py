@@ -5,6 +5,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import Failure, Success
 from kafkaesque.access.principals import user_name
 from kafkaesque.access.secret import Secret
@@ -16,6 +17,10 @@ from kafkaesque.chassis.request_login import RequestLogins
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Clock
 
+#: Stand in the audit log for log-ins by the headers of a request. Tokens that are right are not
+#: told of: the log-in was when they were made.
+BASIC: Final = "basic"
+BEARER: Final = "bearer"
 #: Of a console's session. With TLS no other port of the machine may set or read it.
 COOKIE: Final = "kafkaesque_session"
 SECURE_COOKIE: Final = f"__Host-{COOKIE}"
@@ -35,6 +40,10 @@ class Caller(Protocol):
     @property
     def is_encrypted(self) -> bool:
         """Whether it speaks TLS."""
+
+    @property
+    def origin(self) -> ClientOrigin:
+        """Where it has come from, as the audit log says it."""
 
     @property
     def access(self) -> AccessMode:
@@ -71,10 +80,12 @@ class Visitors:
             return
         outcome = self.check_token(caller, headers)
         if isinstance(outcome, Failure) and not is_open and "authorization" in headers:
+            self._access.note_log_in(outcome, caller.origin, BEARER)
             on_known(Refused())
         else:
             # A cookie that is over keeps nobody from the page where they log in again.
-            on_known(self._visitor(caller, outcome if isinstance(outcome, Success) else None))
+            login = outcome if isinstance(outcome, Success) else None
+            on_known(self._visitor(caller, login, "http-bearer"))
 
     def check_token(self, caller: Caller, headers: Mapping[str, str]) -> Success | Failure | None:
         """Return who the token of a request is for; None if it has none."""
@@ -83,18 +94,20 @@ class Visitors:
             return None
         return self._access.sessions.check_token(token, caller.peer_host)
 
-    def _visitor(self, caller: Caller, login: Success | None) -> Visitor:
+    def _visitor(self, caller: Caller, login: Success | None, login_by: str) -> Visitor:
         is_open = caller.access is AccessMode.OPEN
         rights = None
         if login is not None and not is_open:
-            rights = Rights(self._access, login.principal, caller.peer_host)
+            rights = Rights(self._access, login.principal, caller.origin)
         return Visitor(
-            host=caller.peer_host,
+            host=caller.origin.host,
+            listener=caller.origin.listener,
             is_private=caller.is_private,
             is_encrypted=caller.is_encrypted,
             is_open=is_open,
             must_log_in=caller.access is AccessMode.REQUIRED,
             login=login,
+            login_by=login_by,
             rights=rights,
         )
 
@@ -107,12 +120,12 @@ class Visitors:
 
         def on_checked(outcome: Success | Failure) -> None:
             if isinstance(outcome, Failure):
-                passwords.fail(outcome, host, lambda: on_known(Refused()))
+                passwords.fail(outcome, caller.origin, BASIC, lambda: on_known(Refused()))
             else:
-                passwords.succeed(user_name(outcome.principal) or "", host)
-                on_known(self._visitor(caller, outcome))
+                passwords.succeed(user_name(outcome.principal) or "", caller.origin, BASIC)
+                on_known(self._visitor(caller, outcome, "http-basic"))
 
-        if not passwords.check(found, message, host, on_checked):
+        if not passwords.check(found, message, caller.origin, BASIC, on_checked):
             on_known(Refused(is_late=True))
 
 

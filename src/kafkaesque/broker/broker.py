@@ -198,7 +198,14 @@ class Broker(BrokerParts):
             else:
                 gossip.leave(finish)
 
-        self.driver.hand_over_all(leave if drain is None else lambda: drain(leave))
+        def hand_over() -> None:
+            self.driver.hand_over_all(leave if drain is None else lambda: drain(leave))
+
+        # While this broker may still lead the partition that it is written to.
+        if self.audit_writer is None:
+            hand_over()
+        else:
+            self.audit_writer.close(hand_over)
 
     def _close_tables(self) -> None:
         for kind in self.tables:
@@ -214,6 +221,8 @@ class Broker(BrokerParts):
         self.log_cleaner.on_sweep(now_ms)
         self.log_scrubber.on_sweep(now_ms)
         self.space_watch.on_sweep()
+        if self.audit_writer is not None:
+            self.audit_writer.on_sweep(now_ms)
         self.group_recovery.on_sweep(now_ms)
         self.recovery_watch.on_sweep(now_ms)
         self.metadata_store.on_sweep(self.controller)

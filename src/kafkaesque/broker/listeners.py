@@ -13,11 +13,11 @@ from kafkaesque.model.errors import ConfigError
 KAFKA: Final = "kafka"
 TEXT: Final = "text"
 ADMIN: Final = "admin"
-
+SQS: Final = "sqs"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS)
 #: Those of them whose every log-in sends a password or a token.
 IN_THE_CLEAR: Final = (TEXT, ADMIN)
 
@@ -177,10 +177,10 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
         if each.access is not AccessMode.OPEN:
             continue
         # Whoever has this machine has the broker's files as well.
-        if each.protocol == TEXT or (each.protocol == ADMIN and not each.is_local):
+        if each.protocol in (TEXT, SQS) or (each.protocol == ADMIN and not each.is_local):
             helps = (
-                "text.port = 0, or access of its [[listener]]"
-                if each.protocol == TEXT
+                f"{each.protocol}.port = 0, or access of its [[listener]]"
+                if each.protocol != ADMIN
                 else "access of its [[listener]], a host that is local, or port 0"
             )
             raise ConfigError(

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkaesque.access.key_keeper import FileKeyKeeper
 from kafkaesque.access.principal_mapping import PrincipalMapping
@@ -9,14 +11,16 @@ from kafkaesque.access.sealing import KEY_BYTES, ClusterKeys, cluster_key
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.audit import Audit, chosen_kinds
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.controller.client import ControllerClient
+from kafkaesque.broker.controller.client import Audited, ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.producer_ids import ProducerIds
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
+from kafkaesque.broker.coordinators.share_groups import ShareGroups
 from kafkaesque.broker.coordinators.table_hosts import TableServices
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
@@ -36,6 +40,7 @@ from kafkaesque.broker.joining.gossip_ties import GossipTies, make_gossip
 from kafkaesque.broker.joining.identity import Identity
 from kafkaesque.broker.joining.registration import Registration
 from kafkaesque.broker.life import Life
+from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
@@ -76,6 +81,9 @@ from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
 
+if TYPE_CHECKING:
+    from kafkaesque.broker.upkeep.audit_writer import AuditWriter
+
 SWEEP_MS = 250
 
 
@@ -109,6 +117,7 @@ class BrokerParts:
         )
         self.life = Life()
         self.activity = Activity()
+        self.audit = self._make_audit()
         #: Told once, in a later turn, when the disk has failed: clients have to go elsewhere.
         self.on_failed: Callable[[], None] = _nothing
         #: Told when another process has this broker's id, and this one is the one to stop.
@@ -178,6 +187,7 @@ class BrokerParts:
             voters=self.controller_voters,
             is_cut_off=lambda: self.cluster.is_cut_off(),
             new_topic_id=self._new_topic_id,
+            audited=self._make_audited(),
         )
         self.metadata = MetadataView(clock, self.controller_client)
         self.cluster = Cluster(
@@ -230,6 +240,7 @@ class BrokerParts:
             keeper=FileKeyKeeper(keeper_keys, draw) if keeper_keys else None,
             life=self.life,
             reports=self.reports,
+            audit=self.audit,
         )
         self.partitions = PartitionTable(
             node=self.node,
@@ -286,6 +297,12 @@ class BrokerParts:
             producer_ids=self.producer_ids,
             partition_leaders=self.transaction_leaders,
         )
+        self.share_groups = ShareGroups(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            coordinators=self.group_coordinators,
+        )
         self.group_offsets = GroupOffsetsClient(
             node=self.node,
             clock=self.env.clock,
@@ -309,6 +326,40 @@ class BrokerParts:
             ),
         )
 
+    def _make_audit(self) -> Audit:
+        is_secured = any(each.access is not AccessMode.OPEN for each in self.config.listeners)
+        chosen = str(self.config.option("audit.events")).split(",")
+        return Audit(self.env.clock, chosen_kinds(chosen, is_secured=is_secured))
+
+    def _make_audited(self) -> Audited | None:
+        if not self.audit.trail.kinds:
+            return None
+        from kafkaesque.broker.controller.audited_changes import audited
+
+        return partial(audited, self.audit)
+
+    def _make_audit_writer(self) -> "AuditWriter | None":
+        if not self.audit.trail.kinds:
+            return None
+        # Nobody else needs it.
+        from kafkaesque.broker.upkeep.audit_writer import AuditWriter
+
+        option = self.config.option
+        return AuditWriter(
+            node=self.node,
+            incarnation=self.incarnation,
+            clock=self.env.clock,
+            trail=self.audit.trail,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            produce=self.forwarder.produce,
+            fetch=self.forwarder.fetch,
+            replication_factor=int(option("audit.topic.replication.factor")),
+            retention_ms=int(option("audit.retention.ms")),
+            retention_bytes=int(option("audit.retention.bytes")),
+            report=self.reports.error,
+        )
+
     def _make_queues(self) -> None:
         self.queue_hosts = QueueHosts(
             node=self.node,
@@ -317,6 +368,7 @@ class BrokerParts:
             metadata=self.metadata,
             peers=self.peers,
             partitions=self.partitions,
+            forwarder=self.forwarder,
             checks=self.batch_checks,
             on_start_wanted=self.on_start_wanted,
         )
@@ -328,12 +380,18 @@ class BrokerParts:
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
-        mover = Mover(clock=self.env.clock, metadata=self.metadata, calls=self.queue_calls)
+        mover = Mover(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            calls=self.queue_calls,
+            forwarder=self.forwarder,
+        )
         self.queue_hosts.on_move = mover.move
 
     def _make_upkeep(self) -> None:
         clock, disk = self.env.clock, self.env.disk
         self._make_movers()
+        self.audit_writer = self._make_audit_writer()
         self.log_starts = LogStarts(
             node=self.node,
             clock=clock,
@@ -521,7 +579,11 @@ class BrokerParts:
                 peers=self.peers,
                 options=options,
             ),
-            groups=Groups(coordinators=self.group_coordinators, offsets=self.group_offsets),
+            groups=Groups(
+                coordinators=self.group_coordinators,
+                offsets=self.group_offsets,
+                share=self.share_groups,
+            ),
             transactions=Transactions(
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
@@ -554,6 +616,7 @@ class BrokerParts:
             freshness=self.access_freshness,
             verified=VerifiedPasswords(lambda: Secret(dice.unique_bytes(KEY_BYTES))),
             disk=self.env.disk,
+            audit=self.audit,
             super_users=config.super_users,
             mapping=PrincipalMapping(config.cluster_id, config.principal_mapping_rules),
         )

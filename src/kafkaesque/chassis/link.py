@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import Failure, FailureReason, Success
 from kafkaesque.access.principals import user_name
 from kafkaesque.broker.listeners import AccessMode, LogInBy
@@ -27,6 +28,9 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import LOW_WATER_BYTES, Connection, Framing
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.model.errors import InvariantBroken
+
+#: What a client has logged in by, if not by a SASL mechanism.
+CERTIFICATE: Final = "certificate"
 
 
 def _never() -> int:
@@ -125,6 +129,7 @@ class ClientConnection(ABC):
         "is_guarded",
         "is_listener_only",
         "login",
+        "login_by",
         "needs_login",
         "number",
         "rights",
@@ -144,6 +149,8 @@ class ClientConnection(ABC):
         self.needs_login = shared.options.access is AccessMode.REQUIRED
         #: What it has logged in by, if it has.
         self.login: Success | None = None
+        #: By which mechanism, or by a certificate.
+        self.login_by = ""
         #: What it may do; None: everything.
         self.rights: Rights | None = None
         #: For how long the log-in counts, from when it was; 0: for as long as it is valid.
@@ -199,6 +206,11 @@ class ClientConnection(ABC):
     def peer_host(self) -> str:
         """The client's address, without the port; empty before it is admitted."""
         return "" if self.identity is None else self.identity.host
+
+    @property
+    def origin(self) -> ClientOrigin:
+        """Where the client has come from, as the audit log says it."""
+        return ClientOrigin(host=self.peer_host, listener=self.listener)
 
     @property
     def is_muted(self) -> bool:
@@ -281,9 +293,11 @@ class ClientConnection(ABC):
             self.refuse(TOO_OLD)
             return
         if isinstance(shown, Success):
-            self._be_let_in(shown, max_ms=0)
+            self._be_let_in(shown, CERTIFICATE, max_ms=0)
+            self._note_certificate(shown)
         elif isinstance(shown, Failure):
             shared.meter.login_failures += 1
+            self._note_certificate(shown)
             self.refuse(f"its certificate lets nobody in: {shown.reason.value}")
             return
         elif self.needs_login:
@@ -302,6 +316,11 @@ class ClientConnection(ABC):
             return None if is_nobody and may_log_in else shown
         is_lost = self.needs_login and options.log_in_by is LogInBy.CERTIFICATE
         return Failure(reason=FailureReason.UNKNOWN) if is_lost else None
+
+    def _note_certificate(self, shown: Success | Failure) -> None:
+        logins = self.shared.chassis.logins
+        if logins is not None:
+            logins.access.note_log_in(shown, self.origin, CERTIFICATE)
 
     def _is_stale(self) -> bool:
         logins = self.shared.chassis.logins
@@ -407,7 +426,7 @@ class ClientConnection(ABC):
         self.identity = after
         return True
 
-    def let_in(self, success: Success) -> bool:
+    def let_in(self, success: Success, mechanism: str) -> bool:
         """Take a log-in; False if its user has all connections that it may have."""
         shared, name = self.shared, user_name(success.principal) or ""
         connection, logins = self.connection, shared.chassis.logins
@@ -416,17 +435,17 @@ class ClientConnection(ABC):
         if self.needs_login:
             connection.limit_frames(shared.options.frame_bytes_max)
             self.expect_nothing()
-        self._be_let_in(success, max_ms=shared.chassis.max_reauth_ms())
+        self._be_let_in(success, mechanism, max_ms=shared.chassis.max_reauth_ms())
         return True
 
-    def _be_let_in(self, success: Success, *, max_ms: int) -> None:
+    def _be_let_in(self, success: Success, mechanism: str, *, max_ms: int) -> None:
         """Take what the client has proved, for `max_ms` at most; 0: there is no such limit."""
         shared, logins = self.shared, self.shared.chassis.logins
         if logins is None:
             raise InvariantBroken(f"{self.listener} lets clients in, and nobody checks them")
         self.needs_login = False
-        self.login = success
-        self.rights = Rights(logins.access, success.principal, self.peer_host)
+        self.login, self.login_by = success, mechanism
+        self.rights = Rights(logins.access, success.principal, self.origin)
         logins.add(self)
         shared.meter.logged_in += 1
         self._begin_session(success, max_ms)

@@ -13,7 +13,7 @@ from kafkaesque.access.authentication import (
     continued,
 )
 from kafkaesque.chassis.link import ClientConnection
-from kafkaesque.chassis.logins import LOGIN_MS_MAX, TOO_OLD, Logins
+from kafkaesque.chassis.logins import LOGIN_MS_MAX, TOO_MANY, TOO_OLD, Logins
 from kafkaesque.model.errors import InvariantBroken
 
 #: What a protocol sends in its own words. It closes the connection after a failure.
@@ -23,7 +23,7 @@ OnStep = Callable[[Challenge | Success | Failure], None]
 class Login:
     """From the choice of a mechanism to its outcome; the connection waits for what takes long."""
 
-    __slots__ = ("_authentication", "_connection", "_logins")
+    __slots__ = ("_authentication", "_connection", "_logins", "_mechanism")
 
     def __init__(self, connection: ClientConnection, mechanism: str) -> None:
         """Begin.
@@ -35,6 +35,7 @@ class Login:
         if logins is None or identity is None:
             raise InvariantBroken("a log-in at a port, or of a client, that has none")
         self._connection: Final = connection
+        self._mechanism: Final = mechanism
         self._logins: Final[Logins] = logins
         self._authentication: Final[Authentication] = logins.access.authenticate(
             mechanism,
@@ -63,8 +64,14 @@ class Login:
         if self._logins.attempts.may_try(connection.peer_host, user, now_ms):
             return True
         connection.shared.meter.login_failures += 1
-        connection.refuse("too many log-ins have failed")
+        self._refuse(TOO_MANY)
         return False
+
+    def _refuse(self, because: str) -> None:
+        """Close the connection for a reason that is not in what the client has shown."""
+        connection, user = self._connection, self._authentication.user
+        self._logins.access.note_refused_log_in(user, connection.origin, self._mechanism, because)
+        connection.refuse(because)
 
     def _take(self, outcome: Outcome, on_step: OnStep) -> None:
         match outcome:
@@ -86,28 +93,30 @@ class Login:
 
         connection.hold()
         if not self._logins.check(work, on_checked):
-            connection.refuse("too many passwords wait to be checked")
+            self._refuse("too many passwords wait to be checked")
 
     def _end(self, outcome: Success | Failure, on_step: OnStep) -> None:
         connection = self._connection
         if isinstance(outcome, Success) and self._logins.access.is_stale:
-            connection.refuse(TOO_OLD)
+            self._refuse(TOO_OLD)
             return
         before = connection.login
         if before is not None:
             outcome = continued(before, outcome)
         if isinstance(outcome, Failure):
             self._fail(outcome, on_step)
-        elif connection.let_in(outcome):
+        elif connection.let_in(outcome, self._mechanism):
             user = connection.identity.user if connection.identity is not None else ""
             self._logins.attempts.on_success(connection.peer_host, user)
+            self._logins.access.note_log_in(outcome, connection.origin, self._mechanism)
             on_step(outcome)
         else:
-            connection.refuse("its user has all connections that it may have")
+            self._refuse("its user has all connections that it may have")
 
     def _fail(self, failure: Failure, on_step: OnStep) -> None:
         connection, clock = self._connection, self._connection.shared.clock
         connection.shared.meter.login_failures += 1
+        self._logins.access.note_log_in(failure, connection.origin, self._mechanism)
         delay_ms = self._logins.attempts.on_failure(
             connection.peer_host, failure.user, clock.now_ms()
         )

@@ -5,7 +5,7 @@ there are few of them: one more costs the one that came first. Password checks t
 are done off the loop, a few at a time. Failures make further refusals come later.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -27,6 +27,8 @@ CHECKS_WAITING_MAX: Final = 500
 LOOK_MS: Final = 100
 #: So many in one turn of the loop.
 LOOKED_AT_ONCE: Final = 1_000
+#: Why a client is closed without being looked at.
+TOO_MANY: Final = "too many log-ins have failed"
 #: Why a client is closed that has proved who it is: another broker may know more.
 TOO_OLD: Final = "users and rules are too old here to let anybody in"
 
@@ -40,6 +42,10 @@ class Stranger(Protocol):
 
 class LetIn(Protocol):
     """A client that has logged in."""
+
+    @property
+    def login_by(self) -> str:
+        """By which mechanism."""
 
     def leave_unless_valid(self) -> None:
         """Close it at once if what it was let in by does not hold any more."""
@@ -65,6 +71,10 @@ class Logins:
     def strangers(self) -> int:
         """How many there are."""
         return len(self._strangers)
+
+    def open_by_mechanism(self) -> Counter[str]:
+        """Return how many clients that are connected have logged in by which mechanism."""
+        return Counter(each.login_by for each in self._let_in.values())
 
     # -- who is there
 

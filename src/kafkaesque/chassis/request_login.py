@@ -6,6 +6,7 @@ Where a log-in lasts as long as its connection, it is a `Login`.
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import (
     Authentication,
     Challenge,
@@ -15,7 +16,8 @@ from kafkaesque.access.authentication import (
     PasswordWork,
     Success,
 )
-from kafkaesque.chassis.logins import Logins
+from kafkaesque.access.principals import user_principal
+from kafkaesque.chassis.logins import TOO_MANY, Logins
 from kafkaesque.env.clock import Clock
 
 
@@ -28,22 +30,30 @@ class RequestLogins:
         self._logins: Final = logins
         self._clock: Final = clock
 
+    def may_try(self, host: str, user: str) -> bool:
+        """Tell whether a log-in is to be looked at: not if too many refusals are due already."""
+        return self._logins.attempts.may_try(host, user, self._clock.now_ms())
+
     def check(
         self,
         authentication: Authentication,
         message: bytes,
-        host: str,
+        origin: ClientOrigin,
+        mechanism: str,
         on_done: Callable[[Success | Failure], None],
     ) -> bool:
         """Take a mechanism's only message; False if too much waits already to be refused.
 
         `on_done` comes now or later; it is to tell `fail` of a failure, so that guesses are slow.
         """
-        attempts, clock = self._logins.attempts, self._clock
-        if not attempts.may_try(host, "", clock.now_ms()):
+        attempts, clock, access = self._logins.attempts, self._clock, self._logins.access
+        if not attempts.may_try(origin.host, "", clock.now_ms()):
+            access.note_refused_log_in("", origin, mechanism, TOO_MANY)
             return False
         outcome = authentication.step(message, clock.wall_ms())
-        if not attempts.may_try(host, authentication.user, clock.now_ms()):
+        user = authentication.user
+        if not attempts.may_try(origin.host, user, clock.now_ms()):
+            access.note_refused_log_in(user, origin, mechanism, TOO_MANY)
             return False
         if not isinstance(outcome, PasswordWork):
             on_done(_settled(outcome))
@@ -54,17 +64,23 @@ class RequestLogins:
 
         return self._logins.check(outcome, on_checked)
 
-    def fail(self, failure: Failure, host: str, then: Callable[[], None]) -> None:
+    def fail(
+        self, failure: Failure, origin: ClientOrigin, mechanism: str, then: Callable[[], None]
+    ) -> None:
         """Count a failure, and go on when it is to be told."""
-        delay_ms = self._logins.attempts.on_failure(host, failure.user, self._clock.now_ms())
+        self._logins.access.note_log_in(failure, origin, mechanism)
+        now_ms = self._clock.now_ms()
+        delay_ms = self._logins.attempts.on_failure(origin.host, failure.user, now_ms)
         if delay_ms:
             self._clock.call_later(delay_ms, then)
         else:
             then()
 
-    def succeed(self, user: str, host: str) -> None:
+    def succeed(self, user: str, origin: ClientOrigin, mechanism: str) -> None:
         """Forget what was counted against a user from there."""
-        self._logins.attempts.on_success(host, user)
+        self._logins.attempts.on_success(origin.host, user)
+        success = Success(principal=user_principal(user))
+        self._logins.access.note_log_in(success, origin, mechanism)
 
 
 def _settled(outcome: Outcome) -> Success | Failure:

@@ -4,7 +4,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from kafkaesque.access.audit import AuditKind, ClientOrigin
 from kafkaesque.access.authorized_operations import authorized_operations
+from kafkaesque.access.decisions import Decision
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.principals import Principal
 from kafkaesque.broker.doors.access import Access
@@ -16,21 +18,45 @@ CommandT = TypeVar("CommandT", bound=ClientCommand)
 class Rights:
     """Of a client that has logged in, from where it has; answers by the rules of the moment."""
 
-    __slots__ = ("_access", "host", "principal")
+    __slots__ = ("_access", "_origin", "host", "principal")
 
-    def __init__(self, access: Access, principal: Principal, host: str) -> None:
+    def __init__(self, access: Access, principal: Principal, origin: ClientOrigin) -> None:
         self._access: Final = access
         self.principal: Final = principal
-        self.host: Final = host
+        self.host: Final = origin.host
+        self._origin: Final = origin
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether something may be done to a resource, which need not exist."""
+        """Whether something that was asked for may be done to a resource, which need not exist.
+
+        That it may not is told to the audit log.
+        """
+        judge = self._access.judge
+        decision = judge.decide(self.principal, self.host, operation, resource_type, name)
+        if not decision.allowed:
+            self._tell(operation, resource_type, name, decision)
+        return decision.allowed
+
+    def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Tell the same of what nobody has asked for, or what something else may allow as well."""
         judge = self._access.judge
         return judge.decide(self.principal, self.host, operation, resource_type, name).allowed
 
     def may_cluster(self, operation: Operation) -> bool:
-        """Whether something may be done to the cluster as a whole."""
+        """Whether something that was asked for may be done to the cluster as a whole; see `may`."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def could_cluster(self, operation: Operation) -> bool:
+        """Tell the same of the cluster as a whole; see `could`."""
+        return self.could(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def _tell(
+        self, operation: Operation, resource_type: ResourceType, name: str, decision: Decision
+    ) -> None:
+        audit = self._access.audit
+        if audit.wants(AuditKind.REFUSAL):
+            because = decision.because
+            audit.refusal(self.principal, self._origin, operation, resource_type, name, because)
 
     def may_some(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is any resource to which it may be done."""
@@ -44,8 +70,12 @@ class Rights:
 
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is: it asks its own rules."""
-        client = OnBehalfOf(self.principal, self.host)
-        return msgspec.structs.replace(command, on_behalf_of=client)
+        return msgspec.structs.replace(command, on_behalf_of=self.client)
+
+    @property
+    def client(self) -> OnBehalfOf:
+        """Who it is, for commands that are made elsewhere."""
+        return OnBehalfOf(self.principal, self.host, self._origin.listener)
 
     @property
     def as_of(self) -> tuple[object, ...]:

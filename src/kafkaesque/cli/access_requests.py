@@ -12,6 +12,8 @@ from kafkaesque.access.administration import (
     Change,
     DeleteUser,
     Done,
+    MadeAccessKey,
+    MakeAccessKey,
     Question,
     ShownCredential,
     ShownUser,
@@ -166,7 +168,21 @@ def change_access(bootstrap: str, change: Change) -> None:
     Raises:
         CommandFailed: no broker answers, it refuses, or it is of another release.
     """
-    _read_own(bootstrap, ApiKey.ALTER_ACCESS, AlterAccessRequest(msgspec.json.encode(change)), Done)
+    _change(bootstrap, change, Done)
+
+
+def make_access_key(bootstrap: str, user: str) -> MadeAccessKey:
+    """Give a user one more access key; the secret cannot be asked for again.
+
+    Raises:
+        CommandFailed: no broker answers, it refuses, or it is of another release.
+    """
+    return _change(bootstrap, MakeAccessKey(user=user), MadeAccessKey)
+
+
+def _change(bootstrap: str, change: Change, answer: type[Answer]) -> Answer:
+    request = AlterAccessRequest(msgspec.json.encode(change))
+    return _read_own(bootstrap, ApiKey.ALTER_ACCESS, request, answer)
 
 
 def _read_own(bootstrap: str, key: ApiKey, request: Message, answer: type[Answer]) -> Answer:

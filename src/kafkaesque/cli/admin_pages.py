@@ -69,7 +69,9 @@ def change(brokers: Sequence[BrokerAddress], method: str, path: str, kind: type[
                 continue
             connection = _connection(admin)
             try:
-                connection.request(method, path, headers={_CHANGE_HEADER: "cli"})
+                is_encrypted = isinstance(connection, HTTPSConnection)
+                who = authorization(admin, is_encrypted=is_encrypted)
+                connection.request(method, path, headers={_CHANGE_HEADER: "cli", **who})
                 answer = connection.getresponse()
                 content = answer.read(ANSWER_BYTES_MAX)
             finally:

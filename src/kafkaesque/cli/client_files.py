@@ -17,6 +17,8 @@ from kafkaesque.cli import log_in, tls
 from kafkaesque.cli.private_file import write_private
 
 MECHANISM: Final = "SCRAM-SHA-512"
+#: Pipelines find their credentials by it.
+SPARK_VARIABLE: Final = "KAFKAESQUE_SPARK_OPTIONS"
 _HEAD: Final = "Written by `kafkaesque up --secure` at every start."
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -68,6 +70,8 @@ class ClientUser:
     #: The authority's certificate.
     ca: Path
     bootstrap_servers: str
+    #: The admin port of a broker; empty: none has one.
+    admin: str = ""
 
     @property
     def secret(self) -> str:
@@ -93,7 +97,7 @@ def write_client_files(directory: Path, user: ClientUser) -> list[Path]:
 def _contents(directory: Path, user: ClientUser) -> Mapping[str, str]:
     name = user.name
     return {
-        f"{name}.env": _environment(user),
+        f"{name}.env": _environment(directory, user),
         f"{name}.librdkafka.conf": _librdkafka(user),
         f"{name}.java.properties": _java(user),
         f"{name}_aiokafka.py": _python(
@@ -107,16 +111,40 @@ def _contents(directory: Path, user: ClientUser) -> Mapping[str, str]:
     }
 
 
-def _environment(user: ClientUser) -> str:
+def write_cluster_file(directory: Path, bootstrap_servers: str, admin: str, ca: Path) -> Path:
+    """Write where the cluster is, and no user: for people who log in themselves.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    lines = [
+        f"# {_HEAD}",
+        "# Then: kafkaesque login NAME",
+        *_exports(_places(bootstrap_servers, admin, ca)),
+        f"unset {log_in.USER_VARIABLE} {log_in.PASSWORD_VARIABLE} {log_in.CONFIG_VARIABLE}",
+    ]
+    path = directory / "cluster.env"
+    write_private(path, ("\n".join(lines) + "\n").encode())
+    return path
+
+
+def _environment(directory: Path, user: ClientUser) -> str:
     values = {
-        "KAFKAESQUE_BOOTSTRAP_SERVER": user.bootstrap_servers,
-        tls.CA: str(user.ca),
+        **_places(user.bootstrap_servers, user.admin, user.ca),
         log_in.USER_VARIABLE: user.name,
         log_in.PASSWORD_VARIABLE: str(user.password_file),
+        SPARK_VARIABLE: str(directory / f"{user.name}_spark.json"),
     }
-    lines = [f"# {_HEAD}"]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join([f"# {_HEAD}", *_exports(values)]) + "\n"
+
+
+def _places(bootstrap_servers: str, admin: str, ca: Path) -> dict[str, str]:
+    where = {"KAFKAESQUE_BOOTSTRAP_SERVER": bootstrap_servers, tls.CA: str(ca)}
+    return {**where, "KAFKAESQUE_ADMIN": admin} if admin else where
+
+
+def _exports(values: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
 def _librdkafka(user: ClientUser) -> str:
@@ -193,4 +221,6 @@ def _spark(user: ClientUser) -> dict[str, str]:
         "kafka.ssl.truststore.location": str(user.ca),
         "kafka.sasl.mechanism": MECHANISM,
         "kafka.sasl.jaas.config": _jaas(user),
+        # So that a rule for a prefix covers a sink's transactional ids.
+        "transactionalIdPrefix": f"{user.name}-",
     }

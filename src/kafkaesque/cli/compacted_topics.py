@@ -1,8 +1,9 @@
-"""Which topics are compacted, as a broker's data directory says, offline."""
+"""Which logs are compacted, as a broker's data directory says, offline."""
 
 from kafkaesque.broker.controller.metadata_store import load_snapshot
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.records import (
+    QueueCreated,
     TopicConfigChanged,
     TopicCreated,
     read_metadata_record,
@@ -21,6 +22,7 @@ DECOMPRESSED_BYTES_MAX = 1 << 30
 def compacted_topics(disk: Disk) -> set[TopicId]:
     """Return the topics that were compacted at any time that the controller's log tells of.
 
+    Queues' logs are among them: each replica cleans its own.
     A broker's own default for all topics is not in that log, and is not known here.
     """
     found: set[TopicId] = set()
@@ -28,8 +30,10 @@ def compacted_topics(disk: Disk) -> set[TopicId]:
     try:
         stored = load_snapshot(disk)
         if stored is not None:
-            for topic in ClusterState.read_snapshot(stored[0]).topics.values():
+            state = ClusterState.read_snapshot(stored[0])
+            for topic in state.topics.values():
                 _note(found, topic.topic_id, topic.configs)
+            found.update(state.queues_by_log)
         for name in disk.list_dir(directory):
             if name.endswith(".log"):
                 for item in dump_segment(disk, f"{directory}/{name}"):
@@ -45,6 +49,8 @@ def _note_batch(found: set[TopicId], data: bytes) -> None:
         change = read_metadata_record(record.value or b"")
         if isinstance(change, TopicCreated | TopicConfigChanged):
             _note(found, TopicId(change.topic_id), change.configs)
+        elif isinstance(change, QueueCreated):
+            found.add(TopicId(change.log_id))
 
 
 def _note(found: set[TopicId], topic_id: TopicId, configs: dict[str, str]) -> None:

@@ -37,6 +37,7 @@ TRIES_MAX: Final = 6
 BROKEN_AGAIN_S: Final = 0.3
 _WORTH_ANOTHER_TRY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
+_METADATA_VERSION: Final = 9
 _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
 
 #: A broker found no controller in time, or none that did what was asked.
@@ -150,6 +151,12 @@ class Connection:
                 break
             if error.code() == KafkaError._TRANSPORT:
                 time.sleep(min(BROKEN_AGAIN_S, left_s))
+        if self._log_in is None and _wants_log_in(self.bootstrap):
+            raise CommandFailed(
+                f"the cluster at {self.bootstrap} wants a log-in",
+                hint=f"kafkaesque login NAME; or {_LOG_IN_HINT}",
+                exit_code=UNREACHABLE,
+            )
         raise CommandFailed(
             f"a process listens at {self.bootstrap}, but does not answer as a Kafka broker does"
             f" ({_why_no_broker(self.bootstrap) or error.str()})",
@@ -214,9 +221,31 @@ def _who_answers() -> str:
 
 def _why_no_broker(bootstrap: str) -> str:
     """Return what answers there in place of a broker; nothing where that is not known."""
-    from kafkaesque.cli.kafka_request import SPEAKS_HTTP, greet_all
+    from kafkaesque.cli.kafka_request import greet_all
+    from kafkaesque.client.framing import SPEAKS_HTTP
 
     return SPEAKS_HTTP if SPEAKS_HTTP in greet_all(bootstrap).values() else ""
+
+
+def _wants_log_in(bootstrap: str) -> bool:
+    """Tell whether a broker there answers a greeting, and nothing more to strangers."""
+    from kafkaesque.cli.kafka_request import Exchange
+    from kafkaesque.protocols.kafka.api_table import ApiKey
+    from kafkaesque.protocols.kafka.errors import MalformedRequest
+    from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+
+    for host, port in parse_addresses(bootstrap):
+        try:
+            with Exchange(host, port) as exchange:
+                exchange.greet()
+                try:
+                    exchange.ask(ApiKey.METADATA, _METADATA_VERSION, MetadataRequest(topics=[]))
+                except (EOFError, ConnectionError):
+                    return True
+        except (OSError, EOFError, MalformedRequest):
+            continue
+        return False
+    return False
 
 
 def explain(error: KafkaError, what: str) -> CommandFailed:

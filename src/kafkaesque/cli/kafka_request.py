@@ -1,7 +1,5 @@
 """A request of Kafka's protocol that librdkafka cannot send, sent to one broker and answered."""
 
-import socket
-import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
@@ -10,23 +8,20 @@ from kafkaesque.cli import tls
 from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.log_in import LogIn, find_log_in
+from kafkaesque.cli.log_in import find_log_in
 from kafkaesque.cli.sasl import authenticate
 from kafkaesque.cli.troubles import why
+from kafkaesque.client.framing import AnswerReader
+from kafkaesque.client.log_in import LogIn
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
-from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.frames import write_request
 from kafkaesque.protocols.kafka.messages.api_versions_request import ApiVersionsRequest
 from kafkaesque.protocols.kafka.wire import Message
 
-#: A longer answer is none of a broker's.
-ANSWER_BYTES_MAX = 100 * 1024 * 1024
+READ_BYTES = 1 << 16
 #: So long a broker may take to say which requests it knows, where another one can be asked.
 GREETING_TIMEOUT_S = 3.0
-_LENGTH = struct.Struct(">i")
-#: An answer that begins like this is an admin port's, or another server's.
-_HTTP = b"HTTP"
-SPEAKS_HTTP = "it speaks HTTP, as an admin port does; a broker has another port for Kafka"
 ASKED_AT_ONCE_MAX = 16
 _VERSIONS = 0
 
@@ -54,7 +49,8 @@ class Exchange:
         self._socket = tls.connect(host, port, CONNECT_TIMEOUT_S)
         self._socket.settimeout(timeout_s)
         self._timeout_s = timeout_s
-        self._speaks_http = False
+        #: Why it is no broker, once that is known.
+        self._is_foreign = ""
         #: Who to log in as, before anything but a greeting.
         self._log_in = log_in or find_log_in(f"{host}:{port}")
 
@@ -79,15 +75,20 @@ class Exchange:
 
     def _ask(self, api_key: int, api_version: int, request: Message) -> Any:
         self._socket.sendall(write_request(api_key, api_version, 1, "kafkaesque-cli", request))
-        begin = _receive(self._socket, _LENGTH.size)
-        # Whoever asks once more gets what follows.
-        self._speaks_http = self._speaks_http or begin == _HTTP
-        if self._speaks_http:
-            raise MalformedRequest(SPEAKS_HTTP)
-        (length,) = _LENGTH.unpack(begin)
-        if not 0 < length <= ANSWER_BYTES_MAX:
-            raise MalformedRequest(f"an answer of {length} bytes")
-        return read_response(memoryview(_receive(self._socket, length)), api_key, api_version)[1]
+        # Whoever asks once more would get what follows.
+        if self._is_foreign:
+            raise MalformedRequest(self._is_foreign)
+        reader = AnswerReader()
+        try:
+            while reader.wanted:
+                data = self._socket.recv(min(reader.wanted, READ_BYTES))
+                if not data:
+                    raise EOFError
+                reader.feed(data)
+        except MalformedRequest as error:
+            self._is_foreign = str(error)
+            raise
+        return reader.message(api_key, api_version)
 
     def greet(self) -> None:
         """Find out soon whether anybody answers at all, before anything is asked for.
@@ -191,14 +192,3 @@ def _hanging(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
         return [
             each for each, is_so in zip(addresses, pool.map(hangs, addresses), strict=True) if is_so
         ]
-
-
-def _receive(sock: socket.socket, size: int) -> bytes:
-    """Return exactly so many bytes; raises EOFError where the other end has closed."""
-    parts = bytearray()
-    while len(parts) < size:
-        data = sock.recv(min(size - len(parts), 1 << 16))
-        if not data:
-            raise EOFError
-        parts += data
-    return bytes(parts)

@@ -237,6 +237,12 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         return ",".join(broker.address for broker in self.brokers)
 
+    @property
+    def admin_address(self) -> str:
+        """The admin port of the first broker that has one; empty: none has."""
+        ports = (broker.ports.admin for broker in self.brokers if broker.ports.admin)
+        return next((f"{self._host}:{port}" for port in ports), "")
+
     def broker(self, number: int) -> Broker:
         return self.brokers[number - 1]
 
@@ -272,7 +278,7 @@ class LocalCluster:
         for broker in self.brokers:
             broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
         if self.security is not None:
-            self.security.write_clients(self.bootstrap_servers)
+            self.security.write_clients(self.bootstrap_servers, self.admin_address)
 
     def start(self) -> None:
         """Start every broker."""
@@ -331,11 +337,6 @@ class LocalCluster:
                 "another --data; or docs/security.md, to secure a cluster that runs",
             )
         if self._is_secure or (before is not None and before.is_secure):
-            if any(broker.ports.text for broker in self.brokers):
-                raise wrong_usage(
-                    "the text protocol has no log-in yet, so a secure cluster has no port for it",
-                    "--text-port 0, or --protocols without text",
-                )
             self.security = SecureFiles(self.directory)
         elif not is_local_host(self._host) and not self._allows_open:
             raise wrong_usage(
@@ -385,10 +386,15 @@ class LocalCluster:
             "data": str(broker.data),
             "host": self._host,
             "kafka.port": ports.kafka,
-            "text.port": ports.text,
-            "admin.port": ports.admin,
+            "sqs.port": ports.sqs,
             "peer.port": ports.peer,
         }
+        with_log_in = self.security is not None
+        # The keys of [broker] open these two to everybody: with a log-in they are tables.
+        others = {"text": ports.text, "admin": ports.admin}
+        values.update(
+            {f"{name}.port": port for name, port in others.items() if not (port and with_log_in)}
+        )
         # A cluster that was founded without one goes on without one.
         if self._secret_path.exists():
             values["cluster.secret.file"] = str(self._secret_path)
@@ -400,6 +406,9 @@ class LocalCluster:
             tls = self.security.tls_section(broker.number)
         lines = ["# Written by `kafkaesque up` at every start.", "[broker]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+        if self.security is not None:
+            for name, port in others.items():
+                lines += self.security.listener_lines(name, port) if port else []
         if tls:
             lines += ["", "[tls]"]
             lines += [f"{name} = {json.dumps(value)}" for name, value in tls.items()]

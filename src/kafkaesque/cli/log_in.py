@@ -5,60 +5,24 @@ Passwords come from files alone: arguments and variables can be seen by others o
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
 from kafkaesque.access.secret import Secret
 from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.private_file import read_private, wrong_file
 from kafkaesque.cli.session_file import StoredSession, find_session
+from kafkaesque.client.log_in import MECHANISM_DEFAULT, MECHANISMS, TOKEN_MECHANISM, LogIn
 
 USER_VARIABLE: Final = "KAFKAESQUE_USER"
 PASSWORD_VARIABLE: Final = "KAFKAESQUE_PASSWORD_FILE"
 CONFIG_VARIABLE: Final = "KAFKAESQUE_COMMAND_CONFIG"
-MECHANISM_DEFAULT: Final = "SCRAM-SHA-512"
-#: Of a session's token.
-TOKEN_MECHANISM: Final = "OAUTHBEARER"
-MECHANISMS: Final = (*SCRAM_MECHANISMS, "PLAIN")
 PASSWORD_BYTES_MAX: Final = 1024
 CONFIG_BYTES_MAX: Final = 64 * 1024
 #: What a file of settings may have, as librdkafka calls it. `KAFKAESQUE_CA` says whether TLS is on.
 _KEYS: Final = ("security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
 _PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogIn:
-    """A user and how it proves to be it."""
-
-    user: str
-    password: Secret
-    mechanism: str = MECHANISM_DEFAULT
-    #: Unix time; of a token.
-    expires_s: float = 0
-
-    @property
-    def is_token(self) -> bool:
-        """Whether the password is the token of a session."""
-        return self.mechanism == TOKEN_MECHANISM
-
-    def settings(self, *, is_encrypted: bool) -> dict[str, Any]:
-        """Return it as librdkafka's settings."""
-        settings = {
-            "security.protocol": "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT",
-            "sasl.mechanism": self.mechanism,
-        }
-        if self.is_token:
-            token = self.password.reveal().decode()
-            return {**settings, "oauth_cb": lambda _: (token, self.expires_s)}
-        return {
-            **settings,
-            "sasl.username": self.user,
-            "sasl.password": self.password.reveal().decode(),
-        }
 
 
 def find_log_in(address: str = "", environment: Mapping[str, str] = os.environ) -> LogIn | None:

@@ -15,6 +15,7 @@ from kafkaesque.cli.group_offsets import (
 from kafkaesque.cli.group_states import describe_group
 from kafkaesque.cli.kafka import Connection
 from kafkaesque.cli.offset_words import Place, PlaceKind
+from kafkaesque.cli.share_groups import ShareGroupAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class ResetPlan:
     exists: bool
     members: int
     rows: list[ResetRow]
+    #: Who sets the offsets, if it is a share group.
+    share: ShareGroupAdmin | None = None
 
     @property
     def offsets(self) -> dict[Partition, int]:
@@ -56,7 +59,15 @@ def plan_reset(
         CommandFailed: a partition does not exist or has no leader.
     """
     described = describe_group(admin, group)
-    before = committed_offsets(admin, group)
+    share = None
+    if described is None:
+        share = ShareGroupAdmin(connection.bootstrap, group)
+        described = share.describe()
+    if described is None or share is None:
+        share, before = None, committed_offsets(admin, group)
+    else:
+        known = ((each.topic, each.partition, each.start) for each in share.progress())
+        before = {(topic, number): start for topic, number, start in known if start is not None}
     partitions = _named_partitions(connection, admin, topics or _topics_of(group, before))
     if place is not None:
         after = _find_targets(admin, partitions, place)
@@ -70,6 +81,7 @@ def plan_reset(
             ResetRow(topic=name, partition=number, before=before.get((name, number)), after=offset)
             for (name, number), offset in after.items()
         ],
+        share=share,
     )
 
 

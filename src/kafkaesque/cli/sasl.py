@@ -1,23 +1,13 @@
-"""Logging in on a connection of our own, by SCRAM, PLAIN or a token."""
+"""Logging in on a connection of our own."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
-from kafkaesque.access.oauthbearer import write_bearer
-from kafkaesque.access.scram_client import ScramClient
-from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
-from kafkaesque.access.scram_messages import ScramMessageRefused
 from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.log_in import LogIn
-from kafkaesque.protocols.kafka.api_table import ApiKey
-from kafkaesque.protocols.kafka.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from kafkaesque.protocols.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
+from kafkaesque.client.errors import BrokerNotTrusted, LogInRefused
+from kafkaesque.client.log_in import CredentialsRefused, LogIn, log_in_steps
 from kafkaesque.protocols.kafka.wire import Message
-
-_VERSION = 1
-_NONCE_BYTES = 18
 
 #: Sends a request: its API, version and message.
 Ask = Callable[[int, int, Message], Any]
@@ -30,44 +20,19 @@ def authenticate(log_in: LogIn, ask: Ask) -> None:
         CommandFailed: the broker refuses it, does not offer the mechanism, or does not know the
             password itself.
     """
-    mechanism = log_in.mechanism
-    handshake = ask(ApiKey.SASL_HANDSHAKE, _VERSION, SaslHandshakeRequest(mechanism))
-    if handshake.error_code:
-        offered = ", ".join(handshake.mechanisms) or "none"
-        raise CommandFailed(
-            f"the broker does not offer the mechanism {mechanism}; it offers {offered}",
-            exit_code=FAILED,
-        )
-    if mechanism == "PLAIN":
-        _step(log_in, ask, b"\0" + log_in.user.encode() + b"\0" + log_in.password.reveal())
-        return
-    if log_in.is_token:
-        _present(log_in, ask)
-        return
-    client = ScramClient(
-        SCRAM_MECHANISMS[mechanism], log_in.user, log_in.password, os.urandom(_NONCE_BYTES)
-    )
+    steps = log_in_steps(log_in)
     try:
-        first = _step(log_in, ask, client.first())
-        client.verify(_step(log_in, ask, client.final(first)))
-    except ScramMessageRefused as refusal:
-        raise CommandFailed(f"the broker's log-in cannot be trusted: {refusal}") from None
-
-
-def _present(log_in: LogIn, ask: Ask) -> None:
-    """Present a token; whoever is refused is told so, and has to answer before that counts."""
-    if _step(log_in, ask, write_bearer(log_in.password)):
-        _step(log_in, ask, b"\x01")
-
-
-def _step(log_in: LogIn, ask: Ask, data: bytes) -> bytes:
-    answer = ask(ApiKey.SASL_AUTHENTICATE, _VERSION, SaslAuthenticateRequest(data))
-    if answer.error_code:
+        step = next(steps)
+        while True:
+            step = steps.send(ask(*step))
+    except StopIteration:
+        return
+    except CredentialsRefused as error:
+        hint = "the password's file, and whether there is such a user"
         raise CommandFailed(
-            f"the broker has refused the log-in of {log_in.user!r}",
-            hint="kafkaesque login"
-            if log_in.is_token
-            else "the password's file, and whether there is such a user",
-            exit_code=FAILED,
-        )
-    return bytes(answer.auth_bytes)
+            str(error), hint="kafkaesque login" if log_in.is_token else hint, exit_code=FAILED
+        ) from None
+    except LogInRefused as error:
+        raise CommandFailed(str(error), exit_code=FAILED) from None
+    except BrokerNotTrusted as error:
+        raise CommandFailed(str(error)) from None

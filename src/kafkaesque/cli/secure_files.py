@@ -21,7 +21,12 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_principal
 from kafkaesque.access.rules import Effect, PatternKind, Rule
 from kafkaesque.cli import log_in, tls
-from kafkaesque.cli.client_files import ClientUser, write_client_files
+from kafkaesque.cli.client_files import (
+    SPARK_VARIABLE,
+    ClientUser,
+    write_client_files,
+    write_cluster_file,
+)
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.log_in import read_password
 from kafkaesque.cli.private_file import draw_password, write_private
@@ -99,8 +104,8 @@ class SecureFiles:
                 authority.issue_broker(number, hosts)
 
     def _write_first(self) -> None:
-        # The administrator's second factor is to be drawn here, too, and its QR code shown once:
-        # until people log in with one, the password in admin.password is all that it takes.
+        # No second factor: `up` and the ready files log in by the password alone, which one with a
+        # second factor cannot. People get users of their own, and `kafkaesque user totp add`.
         verifiers = [
             verifier
             for user in (ADMIN, APP)
@@ -116,6 +121,16 @@ class SecureFiles:
         # Whoever has removed the file of a cluster that exists was right to.
         return {**values, "first.users.file": str(first)} if first.exists() else values
 
+    def listener_lines(self, protocol: str, port: int) -> list[str]:
+        """Return the table of a broker's file that opens a port with a log-in."""
+        return [
+            "",
+            "[[listener]]",
+            f'protocol = "{protocol}"',
+            f"port = {port}",
+            'access = "required"',
+        ]
+
     def tls_section(self, broker: int) -> Mapping[str, str | bool]:
         """Return what stands in [tls] of a broker's file."""
         own = self._directory / CERTS / f"broker-{broker}"
@@ -128,8 +143,11 @@ class SecureFiles:
             "peers": "on",
         }
 
-    def write_clients(self, bootstrap_servers: str) -> list[Path]:
+    def write_clients(self, bootstrap_servers: str, admin: str) -> list[Path]:
         """Write the files of both users' clients; one whose password was taken away has none.
+
+        Args:
+            admin: the admin port of a broker; empty: none has one.
 
         Raises:
             OSError: the directory cannot be written.
@@ -145,16 +163,19 @@ class SecureFiles:
                 password_file=path,
                 ca=self.ca,
                 bootstrap_servers=bootstrap_servers,
+                admin=admin,
             )
             written += write_client_files(self.clients, user)
-        return written
+        self.clients.mkdir(mode=0o700, exist_ok=True)
+        return [*written, write_cluster_file(self.clients, bootstrap_servers, admin, self.ca)]
 
-    def use_here(self) -> None:
-        """Let this process be the administrator, whoever it was before."""
+    def use_here(self, user: str = ADMIN) -> None:
+        """Let this process be one of the two users, whoever it was before."""
         leave_clusters()
         os.environ[tls.CA] = str(self.ca)
-        os.environ[log_in.USER_VARIABLE] = ADMIN
-        os.environ[log_in.PASSWORD_VARIABLE] = str(self.password_file(ADMIN))
+        os.environ[log_in.USER_VARIABLE] = user
+        os.environ[log_in.PASSWORD_VARIABLE] = str(self.password_file(user))
+        os.environ[SPARK_VARIABLE] = str(self.clients / f"{user}_spark.json")
 
 
 def leave_clusters() -> None:
@@ -166,6 +187,7 @@ def leave_clusters() -> None:
         log_in.USER_VARIABLE,
         log_in.PASSWORD_VARIABLE,
         log_in.CONFIG_VARIABLE,
+        SPARK_VARIABLE,
     ):
         os.environ.pop(name, None)
 

@@ -4,7 +4,7 @@ from kafkaesque.access.secret import Secret
 from kafkaesque.cli.addresses import parse_addresses
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import Exchange
-from kafkaesque.cli.log_in import TOKEN_MECHANISM, LogIn
+from kafkaesque.client.log_in import TOKEN_MECHANISM, LogIn
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest

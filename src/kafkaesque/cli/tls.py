@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.client.tls import AuthorityUnreadable, CertificateUnreadable, Tls
 
 CA: Final = "KAFKAESQUE_CA"
 CERTIFICATE: Final = "KAFKAESQUE_CLIENT_CERTIFICATE"
@@ -27,11 +28,7 @@ def library_settings() -> dict[str, str]:
     if not is_on():
         return {}
     _context()  # It says what is wrong with the files, which the library does not.
-    settings = {"security.protocol": "ssl", "ssl.ca.location": os.environ[CA]}
-    if os.environ.get(CERTIFICATE):
-        settings["ssl.certificate.location"] = os.environ[CERTIFICATE]
-        settings["ssl.key.location"] = os.environ.get(KEY, "")
-    return settings
+    return _files().library_settings()
 
 
 def connect(host: str, port: int, timeout_s: float) -> socket.socket:
@@ -55,29 +52,16 @@ def context() -> ssl.SSLContext | None:
     return _context() if is_on() else None
 
 
+def _files() -> Tls:
+    certificate, key = os.environ.get(CERTIFICATE), os.environ.get(KEY)
+    return Tls(ca=os.environ[CA], certificate=certificate or None, key=key or None)
+
+
 @lru_cache(maxsize=1)
 def _context() -> ssl.SSLContext:
-    ca = os.environ[CA]
-    certificate, key = os.environ.get(CERTIFICATE), os.environ.get(KEY)
     try:
-        made = ssl.create_default_context(cafile=ca)
-    except (OSError, ssl.SSLError) as error:
-        raise CommandFailed(
-            f"{CA}: {ca} holds no certificates: {_reason(error)}", exit_code=WRONG_USAGE
-        ) from None
-    if certificate:
-        try:
-            made.load_cert_chain(certificate, key or None)
-        except (OSError, ssl.SSLError) as error:
-            raise CommandFailed(
-                f"{CERTIFICATE} and {KEY}: {certificate} and {key or certificate} are not a "
-                f"certificate and its key: {_reason(error)}",
-                exit_code=WRONG_USAGE,
-            ) from None
-    return made
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
-    return (error.strerror or str(error)).lower()
+        return _files().context()
+    except AuthorityUnreadable as error:
+        raise CommandFailed(f"{CA}: {error}", exit_code=WRONG_USAGE) from None
+    except CertificateUnreadable as error:
+        raise CommandFailed(f"{CERTIFICATE} and {KEY}: {error}", exit_code=WRONG_USAGE) from None

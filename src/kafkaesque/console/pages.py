@@ -7,8 +7,7 @@ time.
 
 import gzip
 from collections.abc import Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -54,7 +53,9 @@ class ConsolePages:
     """All files, in memory: there are few."""
 
     def __init__(self) -> None:
-        self._packed = {f"/{name}": data for name, data in _read(files(__package__) / "static")}
+        # Not by `importlib.resources`, whose modules take a megabyte to read a few files.
+        folder = Path(__file__).parent / "static"
+        self._packed = {f"/{name}": data for name, data in _read(folder)}
 
     @property
     def paths(self) -> list[str]:
@@ -81,7 +82,7 @@ class ConsolePages:
         )
 
 
-def _read(folder: Traversable, before: str = "") -> Iterator[tuple[str, bytes]]:
+def _read(folder: Path, before: str = "") -> Iterator[tuple[str, bytes]]:
     """Return names and compressed contents of all files."""
     for each in sorted(folder.iterdir(), key=lambda each: each.name):
         if each.is_dir():

@@ -153,6 +153,11 @@ class GroupTable(TableCore[Event, GroupError, Work]):
         """Whether new groups are refused, because there are as many as there may be."""
         return self._context.is_full
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is a classic or a consumer group of the name."""
+        context = self._context
+        return group_id in context.groups or group_id in context.consumer_groups
+
     def assigns(self, group_id: str) -> bool:
         """Whether the group is one whose partitions are assigned here, by the topics."""
         return group_id in self._context.consumer_groups

@@ -1,6 +1,5 @@
 """Options: a name, a type, a default, a range and what it means; values are text on the wire."""
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -231,6 +230,9 @@ class OptionTable:
                 raise ConfigError(
                     f"{name} is an option of Apache Kafka that Kafkaesque does not have: {reason}"
                 )
+            # Not loaded by brokers whose files have no mistake.
+            import difflib
+
             near = difflib.get_close_matches(name.lower(), self._options, n=1, cutoff=NEAR_MIN)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"unknown {self.kind} option {name!r}{hint}")

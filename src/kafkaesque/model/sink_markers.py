@@ -7,11 +7,15 @@ micro-batch that is repeated is written a second time, so whoever manages groups
 import re
 from typing import Final
 
-_NAME: Final = re.compile(r"spark-sink-.+-[0-9]+", re.DOTALL)
+#: What stands before is a prefix of the user's.
+_NAME: Final = re.compile(r".*spark-sink-.+-[0-9]+", re.DOTALL)
 
 
 def sink_id(query: str, task: int) -> str:
-    """Return the transactional id of a sink's task, which is also the group of its marker."""
+    """Return the transactional id of a sink's task, which is also the group of its marker.
+
+    Whoever may only use names of a prefix has that before it.
+    """
     return f"spark-sink-{query}-{task}"
 
 

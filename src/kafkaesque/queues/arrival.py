@@ -1,7 +1,7 @@
 """Messages as they arrive: what a queue has to know of them, and where records say it.
 
 A plain message says nothing, and costs nothing. What others say stands in headers of their
-records, whose names begin with `kafkaesque.`; numbers there are decimal.
+records: see `model.message_headers`.
 """
 
 from dataclasses import dataclass
@@ -10,23 +10,21 @@ from typing import NamedTuple
 
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
+from kafkaesque.model.message_headers import (
+    DELAY,
+    GROUP,
+    IDENTITY,
+    IDENTITY_BYTES,
+    NOT_AFTER,
+    NOT_BEFORE,
+    PREFIX,
+    PRIORITY,
+    TIME_TO_LIVE,
+)
 from kafkaesque.model.records import decode_batch
 from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
 
-#: What the headers are called.
-PRIORITY = "kafkaesque.priority"
-GROUP = "kafkaesque.group"
-#: Unix time in milliseconds from which on the message may be had.
-NOT_BEFORE = "kafkaesque.not-before"
-#: Unix time in milliseconds at which its life ends.
-NOT_AFTER = "kafkaesque.not-after"
-#: Sixteen bytes; see `deduplication`.
-IDENTITY = "kafkaesque.identity"
-
-#: Headers whose names begin so are not the users'.
-OWN_PREFIX = "kafkaesque."
-_MARK = OWN_PREFIX.encode()
-_IDENTITY_BYTES = 16
+_MARK = PREFIX.encode()
 #: Times beyond this are taken for it: the year 10889.
 _TIME_MAX = 2**48 - 1
 _BATCH_BYTES_MAX = 64 * 1024 * 1024
@@ -68,13 +66,15 @@ def group_of(name: bytes) -> int:
     return code ^ code >> 33 or 1
 
 
-def arrival_of(header: BatchHeader, data: Buffer, base_offset: int) -> Arrival:
-    """Return what arrives with a batch of records.
+def arrival_of(
+    header: BatchHeader, data: Buffer, base_offset: int, wall_ms_min: int = 0
+) -> Arrival:
+    """Return what arrives with a batch of records, at its time, or at `wall_ms_min` if it is later.
 
     Raises:
         RecordError: the batch is damaged.
     """
-    wall_ms = max(0, header.max_timestamp_ms)
+    wall_ms = max(wall_ms_min, header.max_timestamp_ms)
     is_whole = header.record_count == header.last_offset_delta + 1
     if is_whole and not header.is_compressed and bytes(data).find(_MARK) < 0:
         size = (header.size_bytes + header.record_count - 1) // max(header.record_count, 1)
@@ -86,7 +86,7 @@ def arrival_of(header: BatchHeader, data: Buffer, base_offset: int) -> Arrival:
         offset = record.offset + shift
         offsets.append(offset)
         sizes.append(len(record.key or b"") + len(record.value or b""))
-        found = _details_of(offset, record.headers)
+        found = _details_of(offset, record.headers, wall_ms)
         if found != Details(offset):
             details.append(found)
     return Arrival(
@@ -96,7 +96,7 @@ def arrival_of(header: BatchHeader, data: Buffer, base_offset: int) -> Arrival:
 
 def identity_of(said: bytes) -> bytes:
     """Return the sixteen bytes by which a message with an id of any length is known."""
-    return sha256(said).digest()[:_IDENTITY_BYTES]
+    return sha256(said).digest()[:IDENTITY_BYTES]
 
 
 def headers_of(
@@ -114,18 +114,27 @@ def headers_of(
     return tuple(said)
 
 
-def _details_of(offset: int, headers: tuple[tuple[str, bytes | None], ...]) -> Details:
+def _details_of(
+    offset: int, headers: tuple[tuple[str, bytes | None], ...], wall_ms: int
+) -> Details:
     """Return what headers say; what cannot be understood says nothing."""
-    said = {name: value for name, value in headers if value and name.startswith("kafkaesque.")}
+    said = {name: value for name, value in headers if value and name.startswith(PREFIX)}
     group, identity = said.get(GROUP), said.get(IDENTITY, b"")
     return Details(
         offset=offset,
         priority=_number(said.get(PRIORITY), 255),
         group=group_of(group) if group else 0,
-        not_before_ms=_number(said.get(NOT_BEFORE), _TIME_MAX),
-        not_after_ms=_number(said.get(NOT_AFTER), _TIME_MAX),
-        identity=identity if len(identity) == _IDENTITY_BYTES else b"",
+        not_before_ms=_time(said.get(NOT_BEFORE), said.get(DELAY), wall_ms),
+        not_after_ms=_time(said.get(NOT_AFTER), said.get(TIME_TO_LIVE), wall_ms),
+        identity=identity if len(identity) == IDENTITY_BYTES else b"",
     )
+
+
+def _time(moment: bytes | None, duration: bytes | None, wall_ms: int) -> int:
+    """Return when something happens; 0: it is not said. What is absolute counts first."""
+    found = _number(moment, _TIME_MAX)
+    lasting = 0 if found else _number(duration, _TIME_MAX)
+    return min(wall_ms + lasting, _TIME_MAX) if lasting else found
 
 
 def _number(said: bytes | None, most: int) -> int:

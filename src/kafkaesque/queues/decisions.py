@@ -173,6 +173,13 @@ class Redrive:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """A cursor goes on at an offset of its source; nothing lives before."""
+
+    offset: int
+
+
 Decision = (
     Arrive
     | Assign
@@ -191,6 +198,7 @@ Decision = (
     | Stage
     | Finish
     | Redrive
+    | Seek
 )
 
 #: In the order of their numbers, which never change; later ones are added at the end.
@@ -212,6 +220,7 @@ _KINDS: tuple[type[Decision], ...] = (
     Stage,
     Finish,
     Redrive,
+    Seek,
 )
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 

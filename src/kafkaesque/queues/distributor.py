@@ -170,21 +170,25 @@ class Distributor:
             return
         state = self._context.state
         claims: list[Claim] = []
+        excused: list[tuple[int, int]] = []
         for run in runs:
+            if state.excused:
+                numbers = zip(range(*run), state.excused.values(*run), strict=True)
+                excused += [each for each in numbers if each[1]]
             demand.bytes -= state.size_of(*run)
             claims += claims_of(run.first, [each + 1 for each in state.attempts.values(*run)])
         session = self._sessions.open(demand.session)
         until_ms = self._context.now.now_ms + demand.lock_ms if demand.lock_ms else NEVER
         self._context.decide(Assign(session, until_ms, tuple(sorted(runs))))
         demand.messages -= length_of(runs)
-        self._hand_over(demand, tuple(claims))
+        self._hand_over(demand, Taken(claims=tuple(claims), excused=tuple(excused)))
 
-    def _hand_over(self, demand: _Demand, claims: tuple[Claim, ...]) -> None:
+    def _hand_over(self, demand: _Demand, taken: Taken) -> None:
         if demand.token is not None:
-            self._context.answer(demand.token, Taken(claims=claims))
+            self._context.answer(demand.token, taken)
             demand.messages = 0
         elif demand.session is not None:
-            self._context.release(Deliver(session=demand.session, claims=claims))
+            self._context.release(Deliver(session=demand.session, claims=taken.claims))
 
     def _share(self, demand: _Demand) -> int:
         """Return how many one demand is given, so that others are given some, too."""

@@ -15,9 +15,9 @@ from kafkaesque.queues.claims import good_runs, is_over_bound
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import NEVER, Reason
 from kafkaesque.queues.distributor import Distributor, claims_of
-from kafkaesque.queues.policy import Overflow, Sharing
+from kafkaesque.queues.policy import Overflow, Sharing, Undeliverable
 from kafkaesque.queues.requests import Admission, Done, Refusal, Request, Verdict
-from kafkaesque.queues.runs import offsets_of, runs_of
+from kafkaesque.queues.runs import Run, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
 from kafkaesque.queues.upkeep import Upkeep, counted
 
@@ -45,6 +45,11 @@ class Engine:
     def session_count(self) -> int:
         """How many sessions are attached."""
         return len(self._sessions)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits for messages."""
+        return self._distributor.has_demands
 
     def handle(self, request: Request) -> None:
         """Take a request, and do what follows from it."""
@@ -264,8 +269,10 @@ class Engine:
         by_reason: dict[Reason, list[int]] = {}
         for offset in sorted(each for each in set(request.offsets) if each in moving):
             by_reason.setdefault(moving[offset].reason, []).append(offset)
+        drops = self._context.state.policy.undeliverable is Undeliverable.DROP
         for reason, offsets in by_reason.items():
-            self._context.decide(d.Park(reason, runs_of(offsets)))
+            runs = runs_of(offsets)
+            self._context.decide(d.Remove(reason, runs) if drops else d.Park(reason, runs))
         self._context.answer(request.token, Done())
 
     def _arrived(self, request: r.Arrived) -> None:
@@ -275,6 +282,27 @@ class Engine:
             return
         if runs:
             self._context.decide(d.Arrive(request.arrival))
+        self._context.answer(request.token, Done())
+
+    def _seek(self, request: r.Seek) -> None:
+        if request.offset < 0:
+            self._refuse(request, Refusal.INVALID)
+            return
+        self._context.decide(d.Seek(request.offset))
+        self._sessions.close_left()
+        self._upkeep.look_again()
+        self._context.answer(request.token, Done())
+
+    def _drop(self, request: r.Drop) -> None:
+        live = self._context.state.live
+        runs = tuple(
+            Run(first, min(end, request.before))
+            for first, end in live.runs()
+            if first < request.before
+        )
+        if runs:
+            self._context.decide(d.Remove(Reason.EXPIRED, runs))
+            self._upkeep.look_again()
         self._context.answer(request.token, Done())
 
     def _refuse(self, request: Any, why: Refusal) -> None:
@@ -299,4 +327,6 @@ _HANDLERS: dict[type[Request], Callable[[Engine, Any], None]] = {
     r.Moved: Engine._moved,
     r.NotMoved: Engine._not_moved,
     r.Arrived: Engine._arrived,
+    r.Seek: Engine._seek,
+    r.Drop: Engine._drop,
 }

@@ -4,7 +4,7 @@ A block has 4,096 bits in one integer. Full blocks are all the same integer, so 
 that wait in one piece take some 250 entries of a dict. Nothing is kept of blocks that are empty.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from kafkaesque.model.errors import InvariantBroken
@@ -109,6 +109,23 @@ class OffsetSet:
         else:
             self._blocks[number] = block ^ bits
         self.count -= bits.bit_count()
+
+    def count_between(self, first: int, end: int) -> int:
+        """Return how many offsets there are from one to before another."""
+        blocks = self._blocks
+        numbers: Iterable[int] = range(first >> _SHIFT, (end - 1 >> _SHIFT) + 1)
+        if len(blocks) < end - first >> _SHIFT:
+            numbers = [number for number in blocks if number in numbers]
+        found = 0
+        for number in numbers:
+            block = blocks.get(number, 0)
+            low, high = first - (number << _SHIFT), end - (number << _SHIFT)
+            if low > 0:
+                block = block >> low << low
+            if high < BLOCK:
+                block &= (1 << high) - 1
+            found += block.bit_count()
+        return found
 
     def first(self) -> int | None:
         """Return the lowest offset, or None."""

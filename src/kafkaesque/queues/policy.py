@@ -82,6 +82,8 @@ class Policy:
     in_flight_max: int = 0
     #: A session that has not come back so long after a change of leader is gone.
     grace_ms: int = 30_000
+    #: Messages per second that a redrive moves.
+    redrive_rate: int = 0
 
     def check(self) -> None:
         """Refuse what cannot be.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkaesque.queues import decisions as d
+from kafkaesque.queues.ages import Ages
 from kafkaesque.queues.arrival import Arrival, Details
 from kafkaesque.queues.decisions import Decision, Reason
 from kafkaesque.queues.runs import Run, length_of, offsets_of, runs_of
@@ -280,6 +281,16 @@ def _redrive(state: State, decision: d.Redrive) -> None:
     state.set("redrive_end", decision.end)
 
 
+def _seek(state: State, decision: d.Seek) -> None:
+    for run in list(state.live.runs()):
+        state.leave(*run)
+        state.forget(*run)
+        _count_removed(state, Reason.PURGED, run.end - run.first)
+    state.set("ages", Ages())
+    state.set("end", decision.offset)
+    state.set("seek_count", state.seek_count + 1)
+
+
 def _count_removed(state: State, reason: Reason, count: int) -> None:
     before = state.removed[reason]
     state.removed[reason] = before + count
@@ -304,4 +315,5 @@ _DO: dict[type[Decision], Callable[[State, Any], None]] = {
     d.Stage: _stage,
     d.Finish: _finish,
     d.Redrive: _redrive,
+    d.Seek: _seek,
 }

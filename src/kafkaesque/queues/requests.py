@@ -177,7 +177,7 @@ class Moved:
 class NotMoved:
     """It cannot be done: the target is gone, or the message has gone round too often.
 
-    The messages are parked. Answer: `Done`.
+    The messages are parked, or dropped if the policy says so. Answer: `Done`.
     """
 
     token: RequestToken
@@ -190,6 +190,22 @@ class Arrived:
 
     token: RequestToken
     arrival: Arrival
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seek:
+    """A cursor goes on at an offset of its source, and all that lives is gone. Answer: `Done`."""
+
+    token: RequestToken
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A cursor's source has nothing before an offset any more. Answer: `Done`."""
+
+    token: RequestToken
+    before: int
 
 
 Request = (
@@ -210,6 +226,8 @@ Request = (
     | Moved
     | NotMoved
     | Arrived
+    | Seek
+    | Drop
 )
 
 
@@ -249,6 +267,9 @@ class Taken:
     """What was given out; none if there was none in time."""
 
     claims: tuple[Claim, ...] = ()
+    #: Offset and number of attempts before this one that do not count as failed, where there are
+    #: any. It is of the decision: the state goes on before the answer comes.
+    excused: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
 from kafkaesque.queues.state import Moving, State
 
 VERSION = 1
+#: Most queues are empty when nobody uses them; nobody changes it.
+_NOTHING = OffsetSet()
 _NUMBERS = (
     "end",
     "size_assumed",
@@ -21,6 +23,7 @@ _NUMBERS = (
     "arrived_bytes",
     "session_last",
     "redrive_end",
+    "seek_count",
 )
 
 
@@ -70,7 +73,7 @@ def read_state(data: bytes) -> State:
     return state
 
 
-def live_runs(data: bytes) -> tuple[Run, ...]:
+def live_in(data: bytes) -> OffsetSet:
     """Return the messages that live by a snapshot: what else is before it, nobody needs any more.
 
     Raises:
@@ -79,7 +82,7 @@ def live_runs(data: bytes) -> tuple[Run, ...]:
     reader, live = Reader(data), OffsetSet()
     _read_version(reader)
     live.read(reader)
-    return tuple(live.runs())
+    return live or _NOTHING
 
 
 def _read_version(reader: Reader) -> None:

@@ -79,6 +79,7 @@ class State:
         "redrive_end",
         "redrive_target",
         "removed",
+        "seek_count",
         "sequences",
         "session_last",
         "sessions",
@@ -125,6 +126,8 @@ class State:
         self.sessions: dict[int, bytes] = {}
         self.session_last = 0
         self.redrive_target, self.redrive_end = "", 0
+        #: How often a cursor was told where to go on.
+        self.seek_count = 0
         #: How many were removed, by reason.
         self.removed = [0] * len(Reason)
 

@@ -11,6 +11,7 @@ from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.live_offsets import OffsetRanges
 from kafkaesque.queues.arrival import arrival_of
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Decision, read_decision, write_decision
@@ -18,7 +19,7 @@ from kafkaesque.queues.engine import Engine
 from kafkaesque.queues.policy import Overflow
 from kafkaesque.queues.replay import arrive, replay, undo
 from kafkaesque.queues.requests import Admission, Browsed, Effect, Request
-from kafkaesque.queues.snapshot import read_state, write_state
+from kafkaesque.queues.snapshot import live_in, read_state, write_state
 from kafkaesque.queues.state import State, Undo
 from kafkaesque.tables.log_table import Instant
 from kafkaesque.tables.replicated import ReplicatedTable
@@ -76,6 +77,11 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         return not policy.deduplication_ms and policy.overflow is not Overflow.REJECT
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits for messages, on the leader."""
+        return self._engine is not None and self._engine.is_waited_for
+
+    @property
     def consumer_count(self) -> int:
         """How many sessions are attached, on the leader."""
         return 0 if self._engine is None else self._engine.session_count
@@ -96,7 +102,8 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> Undo | None:
         if not self._has_own_log:
             return None
-        changes = arrive(self.state, arrival_of(header, data, base_offset))
+        # The queue's time may be ahead of the clock that stamped the batch: a message is no older.
+        changes = arrive(self.state, arrival_of(header, data, base_offset, self.wall_ms))
         if self._engine is not None:
             self._engine.has_arrivals = True
         return changes
@@ -113,6 +120,13 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
             return None
         first = self.state.live.first()
         return None if first is None else Offset(first)
+
+    @property
+    def _may_have_holes(self) -> bool:
+        return self._has_own_log
+
+    def _live_in(self, state: bytes) -> OffsetRanges | None:
+        return live_in(state) if self._has_own_log else None
 
     def _decide(self, request: Request) -> None:
         self._leading_engine().handle(request)

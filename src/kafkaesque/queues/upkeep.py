@@ -178,14 +178,16 @@ class Upkeep:
     def _go_on_redriving(self) -> None:
         state = self._context.state
         target, end = state.redrive_target, state.redrive_end
-        if not target or len(state.moving) >= REDRIVEN_MAX:
+        # What is on its way cannot be called back: with a rate, not much more than a second's.
+        most = min(state.policy.redrive_rate or REDRIVEN_MAX, REDRIVEN_MAX)
+        if not target or len(state.moving) >= most:
             return
         places = (Place.READY, Place.PARKED)
-        living = list(islice(self._living(self._redriven_to, end), REDRIVEN_MAX))
+        living = list(islice(self._living(self._redriven_to, end), most))
         found = [offset for offset in living if state.place_of(offset) in places]
         if found:
             self._context.move(Reason.REDRIVEN, target, runs_of(found))
-        if len(living) < REDRIVEN_MAX:
+        if len(living) < most:
             self._context.decide(Redrive("", 0))
         else:
             self._redriven_to = living[-1] + 1

@@ -1,7 +1,6 @@
 """The files below one directory on the real machine, for who may wait for the device."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from typing import Final
 
@@ -61,6 +60,9 @@ class RealDirectory:
             raise disk_error(error, "cannot remove", path) from error
 
     def remove_tree(self, path: str) -> None:
+        # It loads decompressors, and most brokers never remove a directory.
+        import shutil
+
         shutil.rmtree(self._at(path), ignore_errors=True)
 
     def rename(self, old: str, new: str) -> None:

@@ -13,7 +13,6 @@ whoever is last frees it.
 
 import fcntl
 import os
-import shutil
 import signal
 import stat
 import threading
@@ -65,6 +64,9 @@ class FreeingThread:
             for name in names:
                 self._unlink(f"{directory}/{name}")
         if os.path.isdir(path):
+            # It loads decompressors, and most brokers never remove a directory.
+            import shutil
+
             shutil.rmtree(path, ignore_errors=True)
         else:
             self._unlink(path)

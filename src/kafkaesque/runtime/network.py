@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import (
@@ -26,12 +26,14 @@ from kafkaesque.runtime.loop import OnFatal
 from kafkaesque.runtime.names import Target, literal_family, resolve
 from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
 from kafkaesque.runtime.ports import Socket
-from kafkaesque.runtime.tls_connection import TlsConnection
-from kafkaesque.runtime.tls_contexts import TlsContext, describe_revoked, explain
-from kafkaesque.runtime.tls_handshakes import Group, Handshakes
-from kafkaesque.runtime.tls_socket import NothingSaid, TlsSocket
 from kafkaesque.runtime.turns import Turns
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
+
+if TYPE_CHECKING:
+    # A network that speaks no TLS does without these: they are imported where they are first used.
+    from kafkaesque.runtime.tls_contexts import TlsContext
+    from kafkaesque.runtime.tls_handshakes import Group, Handshakes
+    from kafkaesque.runtime.tls_socket import TlsSocket
 
 log = logging.getLogger("kafkaesque.runtime")
 
@@ -74,9 +76,19 @@ class RealNetwork:
         self.attempts: Final[dict[_Attempt, None]] = {}
         self._connections: Final[dict[SocketConnection, None]] = {}
         self._datagrams: Final[dict[RealDatagrams, None]] = {}
-        self.handshakes: Final = Handshakes(turns, self._poller)
+        self._turns: Final = turns
+        self._handshakes: Handshakes | None = None
         self._tls: Final[dict[str, TlsContext]] = {}
         self._is_closed = False
+
+    @property
+    def handshakes(self) -> "Handshakes":
+        """Connections that do not speak TLS yet, with buffers that are there from the first on."""
+        if self._handshakes is None:
+            from kafkaesque.runtime.tls_handshakes import Handshakes
+
+            self._handshakes = Handshakes(self._turns, self._poller)
+        return self._handshakes
 
     def listen(
         self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
@@ -118,12 +130,15 @@ class RealNetwork:
         self._datagrams[opened] = None
         return opened
 
-    def use_tls(self, name: str, context: TlsContext) -> None:
+    def use_tls(self, name: str, context: "TlsContext") -> None:
         """Speak TLS so from now on where `ListenOptions.tls` is this name.
 
         Connections that stand go on with what they have, unless what the other end has shown is
         revoked now.
         """
+        from kafkaesque.runtime.tls_connection import TlsConnection
+        from kafkaesque.runtime.tls_contexts import describe_revoked
+
         self._tls[name] = context
         for connection in list(self._connections):
             if isinstance(connection, TlsConnection) and connection.context == name:
@@ -146,20 +161,22 @@ class RealNetwork:
         options: ListenOptions,
         accept: Callable[[], ConnectionHandler],
         on_gone: Callable[[], None],
-        group: Group,
+        group: "Group | None",
     ) -> None:
         """Make a connection of a socket that was accepted, now or when it has shaken hands."""
         sock, peer = _prepare(sock, options)
-        if not options.tls:
+        if group is None:
             self._start_plain(sock, peer, options, accept, on_gone)
             return
+        from kafkaesque.runtime.tls_contexts import explain
+        from kafkaesque.runtime.tls_socket import NothingSaid
 
         def on_failed(error: Exception) -> None:
             if not self._is_closed and not isinstance(error, NothingSaid):
                 self.shared.refusals.say(f"{peer}: no TLS connection: {explain(error)}")
             on_gone()
 
-        def on_done(tls: TlsSocket | None) -> None:
+        def on_done(tls: "TlsSocket | None") -> None:
             if tls is None:
                 self._start_plain(sock, peer, options, accept, on_gone)
             else:
@@ -184,11 +201,12 @@ class RealNetwork:
         elif context is None:
             raise InvariantBroken(f"nobody is dialled with TLS under the name {options.tls!r}")
         else:
+            from kafkaesque.runtime.tls_contexts import explain
 
             def on_refused(error: Exception) -> None:
                 on_failed(HandshakeFailed(f"no TLS connection: {explain(error)}"))
 
-            def on_done(tls: TlsSocket | None) -> None:
+            def on_done(tls: "TlsSocket | None") -> None:
                 assert tls is not None  # This side has begun with it.
                 self._start_tls(tls, peer, options, lambda: handler, _nothing, on_refused)
 
@@ -211,7 +229,7 @@ class RealNetwork:
 
     def _start_tls(
         self,
-        tls: TlsSocket,
+        tls: "TlsSocket",
         peer: str,
         options: ListenOptions,
         make: Callable[[], ConnectionHandler],
@@ -227,6 +245,8 @@ class RealNetwork:
             return
         handler = _made(make, peer, tls, on_gone)
         if handler is not None:
+            from kafkaesque.runtime.tls_connection import TlsConnection
+
             connection = TlsConnection(
                 self.shared,
                 tls,
@@ -249,7 +269,8 @@ class RealNetwork:
         self._is_closed = True
         for listener in list(self._listeners):
             listener.close()
-        self.handshakes.abort()
+        if self._handshakes is not None:
+            self._handshakes.abort()
         for connection in list(self._connections):
             connection.close()
 
@@ -262,7 +283,8 @@ class RealNetwork:
             opened.close()
         for attempt in list(self.attempts):
             attempt.abort()
-        self.handshakes.abort()
+        if self._handshakes is not None:
+            self._handshakes.abort()
         for connection in list(self._connections):
             connection.abort()
 
@@ -274,7 +296,8 @@ class RealNetwork:
     @property
     def connection_count(self) -> int:
         """How many connections are open, those that are just opening or closing too."""
-        return len(self._connections) + len(self.handshakes.all)
+        shaking = 0 if self._handshakes is None else len(self._handshakes.all)
+        return len(self._connections) + shaking
 
     def forget(self, gone: "RealListener | _Attempt") -> None:
         """Take note that a listener is closed, or an attempt has ended."""
@@ -282,6 +305,12 @@ class RealNetwork:
             self._listeners.pop(gone, None)
         else:
             self.attempts.pop(gone, None)
+
+    def new_group(self) -> "Group":
+        """Return a listener's group of handshakes: without one, it speaks no TLS."""
+        from kafkaesque.runtime.tls_handshakes import Group
+
+        return Group()
 
     def _cutter(self, options: ListenOptions) -> Cutter:
         if options.framing is Framing.LENGTH_PREFIXED:
@@ -314,7 +343,7 @@ class RealListener:
         self._sock: socket.socket | None = sock
         self._options: Final = options
         self._accept: Final = accept
-        self._group: Final = Group()
+        self._group: Final = network.new_group() if options.tls else None
         host, port = sock.getsockname()[:2]
         self._address: Final = Address(host, port)
         self._count = 0
@@ -351,7 +380,7 @@ class RealListener:
             self._open(sock)
 
     def _open(self, sock: socket.socket) -> None:
-        if self._is_full() and not self._group.give_way():
+        if self._is_full() and not (self._group is not None and self._group.give_way()):
             self._network.shared.refusals.say(
                 f"port {self._address.port}: refused, {self._count} connections are open"
             )

@@ -3,7 +3,6 @@
 A frame is a length and a pickled value. Both ends are ours, and the same program.
 """
 
-import pickle
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from struct import Struct
@@ -51,6 +50,9 @@ class Ended:
 
 def write_frame(pipe: IO[bytes], frame: object) -> None:
     """Write a frame; waits."""
+    # A broker whose worker has nothing to do does without.
+    import pickle
+
     data = pickle.dumps(frame)
     pipe.write(_LENGTH.pack(len(data)) + data)
     pipe.flush()
@@ -67,4 +69,6 @@ def read_frame(pipe: IO[bytes]) -> object:
     data = pipe.read(length) if 0 < length <= FRAME_BYTES_MAX else b""
     if not data or len(data) < length:
         raise EOFError("the other end of the pipe is gone")
+    import pickle
+
     return pickle.loads(data)

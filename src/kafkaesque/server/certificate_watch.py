@@ -14,7 +14,8 @@ from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.model.errors import ConfigError, OverBound
 from kafkaesque.runtime.ports import Workers
 from kafkaesque.runtime.tls_contexts import TlsContext
-from kafkaesque.server.certificates import Loaded, TlsSettings, load_tls
+from kafkaesque.server.certificates import Loaded, load_tls
+from kafkaesque.server.tls_settings import TlsSettings
 
 LOOK_MS: Final = 2_000
 #: A certificate that ends within so long is warned of, once in `WARN_MS`.

@@ -12,7 +12,6 @@ import ssl
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -20,43 +19,13 @@ from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.runtime.peer_certificate import read_certificate
 from kafkaesque.runtime.tls_contexts import TICKETS, TlsContext, harden
+from kafkaesque.server.tls_settings import ClientAuth, TlsSettings
 
 #: Certificates with a long chain are shorter by far.
 FILE_BYTES_MAX: Final = 1024 * 1024
 #: Flights of a handshake; there are five at most.
 _FLIGHTS_MAX: Final = 10
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-
-
-class ClientAuth(Enum):
-    """Whether clients show a certificate."""
-
-    NONE = "none"
-    OPTIONAL = "optional"
-    REQUIRED = "required"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
-    """TLS of one listener, or of the links between brokers."""
-
-    #: As in `ListenOptions.tls`.
-    name: str
-    #: What in the broker's file says so, for people to read.
-    setting: str
-    certificate: Path
-    key: Path
-    ca: Path | None = None
-    crl: Path | None = None
-    client_auth: ClientAuth = ClientAuth.NONE
-    #: The addresses that others are told to connect to.
-    hosts: tuple[str, ...] = ()
-    #: Between brokers: the URI that must name this one. Both sides show certificates then.
-    uri: str = ""
-
-    def files(self) -> list[Path]:
-        """Return all files that count."""
-        return [each for each in (self.certificate, self.key, self.ca, self.crl) if each]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ from kafkaesque.membership.seal import Keyring
 from kafkaesque.model.errors import ConfigError, InvalidRequest
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
-from kafkaesque.server.certificates import TlsSettings
 from kafkaesque.server.exposure import (
     ALLOW_OPEN,
     ALLOW_PLAINTEXT,
@@ -45,6 +44,7 @@ from kafkaesque.server.oauth_settings import OAUTH_OPTIONS, OauthSettings, read_
 from kafkaesque.server.tls_settings import (
     PEERS,
     TLS_OPTIONS,
+    TlsSettings,
     check_certificates_are_shown,
     listener_tls,
     peer_tls,
@@ -102,7 +102,9 @@ SERVER_OPTIONS = OptionTable(
             maximum=PORT_MAX,
             doc="Port for Kafka clients.",
         ),
-        access_option("Of the listener at kafka.port; a [[listener]] has an access of its own."),
+        access_option(
+            "Of the listeners at kafka.port and sqs.port; a [[listener]] has an access of its own."
+        ),
         Option(
             name="super.users",
             type=STRING,
@@ -136,6 +138,14 @@ SERVER_OPTIONS = OptionTable(
             minimum=0,
             maximum=PORT_MAX,
             doc="Port of the text protocol; 0: none.",
+        ),
+        Option(
+            name="sqs.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of Amazon SQS, over HTTP, such as 9324; 0: none. See [SQS](sqs.md).",
         ),
         Option(
             name="admin.port",

@@ -9,7 +9,7 @@ from typing import Final
 from kafkaesque.broker.listeners import AccessMode, Listener, is_local_host
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import Option, OptionType
-from kafkaesque.server.certificates import ClientAuth, TlsSettings
+from kafkaesque.server.tls_settings import ClientAuth, TlsSettings
 
 ALLOW_OPEN: Final = "allow.open.listeners"
 ALLOW_PLAINTEXT: Final = "allow.plaintext.listeners"

@@ -5,7 +5,6 @@ A protocol has one listener by default. The keys `host`, `advertised.host` and `
 replaces its protocol's default unless the port of that is set, too.
 """
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from kafkaesque.access.sasl_mechanisms import MECHANISMS
 from kafkaesque.broker.listeners import (
     ADMIN,
     KAFKA,
+    SQS,
     TEXT,
     AccessMode,
     Listener,
@@ -27,7 +27,7 @@ from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValu
 from kafkaesque.server.tls_settings import LISTENER_TLS_OPTIONS
 
 #: Every protocol that a broker speaks, with its port where none is set.
-PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080}
+PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080, SQS: 9324}
 PORT_MAX: Final = 65_535
 LISTENERS_MAX: Final = 64
 
@@ -136,7 +136,7 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(advertised, port),
             Address(host, port),
             f"{protocol}.port",
-            AccessMode(str(values["access"])) if protocol == KAFKA else AccessMode.OPEN,
+            AccessMode(str(values["access"])) if protocol in (KAFKA, SQS) else AccessMode.OPEN,
         )
         for protocol, port in ports.items()
         if port and protocol not in taken
@@ -187,6 +187,9 @@ def _read_mechanisms(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     for name in names:
         if name not in MECHANISMS:
+            # Not loaded by brokers whose files have no mistake.
+            import difflib
+
             near = difflib.get_close_matches(name.upper(), MECHANISMS, n=1)
             hint = f"; did you mean {near[0]}?" if near else f": {', '.join(MECHANISMS)} are"
             raise ConfigError(f"sasl.mechanisms: {name!r} is no SASL mechanism{hint}")

@@ -4,33 +4,24 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from kafkaesque.access.json_web_tokens import JwtVerifier
-from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, first_of
-from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.chassis.gateway import Gateway, drain_all
-from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
-from kafkaesque.gateway.kafka.gateway import KafkaGateway
-from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.errors import ConfigError, DiskFailed, DiskFull, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
-from kafkaesque.server.certificate_watch import CertificateWatch
-from kafkaesque.server.certificates import Loaded, load_all
 from kafkaesque.server.config import ServerConfig
 from kafkaesque.server.config_checks import find_own_seed, make_data_directory
-from kafkaesque.server.key_set_watch import KeySetWatch
+from kafkaesque.server.gateways import load_log_ins, make_gateway
 from kafkaesque.server.logs import set_up_logging
-from kafkaesque.server.oauth_settings import load_verifier
+from kafkaesque.server.watches import StartWatch, Watch, load_watched
 from kafkaesque.storage.errors import StorageCorrupt
 
 EXIT_CANNOT_START = 1
@@ -45,12 +36,6 @@ _KEEP_OLD = (
     "one broker at a time"
 )
 
-#: What speaks each protocol.
-GATEWAYS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
-    KAFKA: KafkaGateway,
-    TEXT: TextGateway,
-    ADMIN: lambda doors, chassis: AdminGateway(doors, chassis, pages=ConsolePages()),
-}
 #: Open from the start to the end, so that operators hear why a broker is not ready.
 EARLY: Final = (ADMIN,)
 
@@ -81,21 +66,13 @@ class Server:
         self,
         config: ServerConfig,
         world: RealEnv,
-        tls: Mapping[str, Loaded] | None = None,
-        jwt: JwtVerifier | None = None,
+        watched: Sequence[StartWatch],
     ) -> None:
-        """`tls` and `jwt` are what was loaded for `config.tls` and `config.oauth`."""
+        """`watched` is what was loaded of the files that `config` names."""
         self._config = config
-        self._watch = CertificateWatch(
-            settings=config.tls,
-            clock=world.env.clock,
-            workers=world.disk.readers,
-            use=world.network.use_tls,
-            report=_log.info,
-            report_warning=_log.warning,
-            report_error=_log.error,
-        )
-        self._tls = tls or {}
+        self._world = world
+        self._watched = watched
+        self._watches: list[Watch] = []
         self._network = world.env.network
         self._broker = Broker(
             env=world.env,
@@ -104,25 +81,17 @@ class Server:
             report_error=_log.error,
             report_warning=_log.warning,
         )
-        self._jwt = jwt
-        self._keys: KeySetWatch | None = None
-        if config.oauth is not None:
-            self._keys = KeySetWatch(
-                settings=config.oauth,
-                clock=world.env.clock,
-                workers=world.disk.readers,
-                use=self._broker.doors.access.check_tokens_with,
-                report=_log.info,
-                report_error=_log.error,
-            )
         chassis = make_chassis(self._broker.doors, _log.info)
-        #: Those that are needed, by protocol. That of the admin port always is: other brokers ask
-        #: it for this one's part of what they show.
+        if any(each.access is not AccessMode.OPEN for each in self._listeners):
+            load_log_ins()
+        self._make_gateway = partial(make_gateway, self._broker.doors, chassis)
+        #: Those that are needed, by protocol.
         self._gateways = {
-            protocol: make(self._broker.doors, chassis)
-            for protocol, make in GATEWAYS.items()
-            if protocol == ADMIN or first_of(config.broker.listeners, protocol) is not None
+            protocol: self._make_gateway(protocol)
+            for protocol in dict.fromkeys(each.protocol for each in self._listeners)
         }
+        if ADMIN not in self._gateways:
+            self._broker.doors.parts.answer_when_asked(self._make_admin_gateway)
         #: Whether this process is one too many, and ends with a failure.
         self.is_doomed = False
 
@@ -132,10 +101,7 @@ class Server:
         Raises:
             KafkaesqueError: the data directory cannot be used, or a port cannot be bound.
         """
-        if self._config.tls:
-            self._watch.start(self._tls)
-        if self._keys is not None and self._jwt is not None:
-            self._keys.start(self._jwt)
+        self._watches += [start(self._world, self._broker.doors) for start in self._watched]
         early = [each for each in self._listeners if each.protocol in EARLY]
         for listener in self._listeners:
             if listener not in early:
@@ -147,6 +113,14 @@ class Server:
             self._broker.start(self._on_ready)
         for listener in early:
             self._open(listener)
+
+    def _make_admin_gateway(self) -> None:
+        """Let this broker's part be told to others, which have an admin port and were asked."""
+        try:
+            self._gateways[ADMIN] = self._make_gateway(ADMIN)
+        except Exception as error:
+            # Another release may have been installed since the start: that part is missing then.
+            _log.error("the admin API cannot be loaded; start this broker again: %r", error)
 
     @property
     def _listeners(self) -> Sequence[Listener]:
@@ -176,9 +150,8 @@ class Server:
         """Hand leadership over, answer what can be answered, close; data is synced then."""
 
         def on_broker_stopped() -> None:
-            self._watch.stop()
-            if self._keys is not None:
-                self._keys.stop()
+            for watch in self._watches:
+                watch.stop()
             for gateway in self._gateways.values():
                 gateway.stop()
             on_stopped()
@@ -188,15 +161,11 @@ class Server:
     @property
     def reload(self) -> Callable[[], None] | None:
         """Reads certificates and a provider's keys again, if there are any."""
-        if not self._config.tls and self._keys is None:
-            return None
-        return self._reload
+        return self._reload if self._watched else None
 
     def _reload(self) -> None:
-        if self._config.tls:
-            self._watch.reload()
-        if self._keys is not None:
-            self._keys.reload()
+        for watch in self._watches:
+            watch.reload()
 
     def _for_clients(self) -> list[Gateway]:
         return [each for protocol, each in self._gateways.items() if protocol not in EARLY]
@@ -227,7 +196,7 @@ def run_broker(config: ServerConfig) -> int:
     servers: list[Server] = []
 
     def start(world: RealEnv) -> Server:
-        servers.append(Server(config, world, tls, jwt))
+        servers.append(Server(config, world, watched))
         servers[0].start()
         return servers[0]
 
@@ -235,8 +204,7 @@ def run_broker(config: ServerConfig) -> int:
     if own_seed is not None:
         _log.warning("broker %d: %s", config.broker.node, own_seed)
     try:
-        tls = load_all(config.tls)
-        jwt = None if config.oauth is None else load_verifier(config.oauth)
+        watched = load_watched(config)
         make_data_directory(config.data)
         status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:

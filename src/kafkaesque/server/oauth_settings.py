@@ -7,12 +7,15 @@ refused. Who names one key of this group has to name all that say whose tokens c
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from kafkaesque.access.json_web_tokens import CLOCK_SKEW_MS_MAX, JwtConfig, JwtVerifier
+from kafkaesque.access.tokens import CLOCK_SKEW_MS_MAX
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import Option, OptionType, OptionValue
+
+if TYPE_CHECKING:
+    from kafkaesque.access.json_web_tokens import JwtVerifier
 
 #: A key set has 100 keys at most.
 KEY_SET_BYTES_MAX: Final = 1024 * 1024
@@ -138,12 +141,15 @@ def _read_url(url: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def load_verifier(settings: OauthSettings) -> JwtVerifier:
+def load_verifier(settings: OauthSettings) -> "JwtVerifier":
     """Return what checks tokens; waits for the disk, and takes a while the first time.
 
     Raises:
         ConfigError: the file cannot be read, or what is in it and in the settings does not fit.
     """
+    # Where no provider is named, nothing of it is loaded.
+    from kafkaesque.access.json_web_tokens import JwtConfig, JwtVerifier
+
     where = f"{KEYS} {settings.key_set}"
     try:
         with settings.key_set.open("rb") as file:

@@ -6,6 +6,8 @@ something else. A listener speaks TLS if it has `tls = true`, or any of its own 
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +15,41 @@ from kafkaesque.broker.listeners import Listener
 from kafkaesque.env.certificate import broker_uri
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
-from kafkaesque.server.certificates import ClientAuth, TlsSettings
 
 #: The name of what brokers speak with one another; a listener's begins with another word.
 PEERS: Final = "peers"
+
+
+class ClientAuth(Enum):
+    """Whether clients show a certificate."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """TLS of one listener, or of the links between brokers."""
+
+    #: As in `ListenOptions.tls`.
+    name: str
+    #: What in the broker's file says so, for people to read.
+    setting: str
+    certificate: Path
+    key: Path
+    ca: Path | None = None
+    crl: Path | None = None
+    client_auth: ClientAuth = ClientAuth.NONE
+    #: The addresses that others are told to connect to.
+    hosts: tuple[str, ...] = ()
+    #: Between brokers: the URI that must name this one. Both sides show certificates then.
+    uri: str = ""
+
+    def files(self) -> list[Path]:
+        """Return all files that count."""
+        return [each for each in (self.certificate, self.key, self.ca, self.crl) if each]
+
 
 _CHOICES: Final = tuple(each.value for each in ClientAuth)
 

@@ -14,7 +14,7 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Offset
-from kafkaesque.model.records import decode_batch
+from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.sim.clients.committed_reader import is_abort
 from kafkaesque.sim.cluster import SimCluster
 
@@ -138,8 +138,28 @@ def _find_other_bytes(_: PartitionState, replicas: Replicas, __: Members) -> str
         differing = [name for name, table in tables.items() if table != first]
         return f"replica divergence: the table of {differing} is another" if differing else None
     held = {name: read_committed(partition) for name, partition in replicas.items()}
+    if any(partition.tables is not None for partition in replicas.values()):
+        # Each replica drops by itself what its table does not need.
+        return _find_other_records([_records_by_offset(data) for data in held.values()])
     sizes = {name: len(data) for name, data in held.items()}
     return f"replica divergence: {sizes} bytes" if len(set(held.values())) > 1 else None
+
+
+def _records_by_offset(data: bytes) -> dict[int, Record]:
+    return {
+        record.offset: record
+        for header in scan_batches(data).batches
+        for record in decode_batch(data, READ_BYTES, at=header.at)
+    }
+
+
+def _find_other_records(replicas: Sequence[dict[int, Record]]) -> str | None:
+    known: dict[int, Record] = {}
+    for records in replicas:
+        for offset, record in records.items():
+            if known.setdefault(offset, record) != record:
+                return f"replica divergence: offset {offset} is another record"
+    return None
 
 
 def read_committed(partition: Partition) -> bytes:

@@ -14,6 +14,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import (
     ADMIN,
     KAFKA,
+    SQS,
     TEXT,
     AccessMode,
     Listener,
@@ -27,6 +28,7 @@ from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.gateway.sqs.gateway import SqsGateway
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
@@ -42,6 +44,7 @@ from kafkaesque.storage.config import StorageConfig
 KAFKA_PORT: Final = 9092
 TEXT_PORT: Final = 7070
 ADMIN_PORT: Final = 8080
+SQS_PORT: Final = 9324
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
@@ -90,9 +93,15 @@ GATEWAYS: Final[Mapping[int, MakeGateway]] = {
     KAFKA_PORT: KafkaGateway,
     TEXT_PORT: TextGateway,
     ADMIN_PORT: _make_admin,
+    SQS_PORT: SqsGateway,
 }
 #: What is spoken at these ports, and registered with the controller.
-PROTOCOLS: Final[Mapping[int, str]] = {KAFKA_PORT: KAFKA, TEXT_PORT: TEXT, ADMIN_PORT: ADMIN}
+PROTOCOLS: Final[Mapping[int, str]] = {
+    KAFKA_PORT: KAFKA,
+    TEXT_PORT: TEXT,
+    ADMIN_PORT: ADMIN,
+    SQS_PORT: SQS,
+}
 #: Open from the start of a broker to its end, as it is at a real one.
 EARLY: Final = (ADMIN_PORT,)
 

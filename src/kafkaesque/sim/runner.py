@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,6 +45,9 @@ from kafkaesque.sim.pipeline.load import (
     PipelineLoad,
 )
 from kafkaesque.sim.plans import draw_plan
+from kafkaesque.sim.queues.load import QueueLoad
+from kafkaesque.sim.queues.small_files import small_files
+from kafkaesque.sim.queues.specs import draw_queues
 from kafkaesque.sim.text.load import PARTITIONS as TEXT_PARTITIONS
 from kafkaesque.sim.text.load import TOPIC as TEXT_TOPIC
 from kafkaesque.sim.text.load import TextLoad
@@ -59,6 +63,8 @@ __all__ = ["SimOptions", "SimReport", "draw_options", "run_seed", "run_seeds"]
 #: After everything is healed, all that was begun must come to its end within this time.
 SETTLE_MS_MAX: Final = 60_000
 FORM_MS_MAX: Final = 30_000
+#: A session that is gone keeps its messages for half a minute after a change of leader.
+DRAIN_MS_MAX: Final = 150_000
 #: Conditions that cost much are looked at no more often than this.
 LOOK_MS: Final = 20
 WITNESS_MS: Final = 250
@@ -104,7 +110,9 @@ def run_seed(
     Raises:
         ValueError: the plan has a fault that does not exist, or that strikes no broker of these.
     """
-    return _Run(seed, options or draw_options(seed), plan).go()
+    options = options or draw_options(seed)
+    with small_files(seed) if "queues" in options.activities else nullcontext():
+        return _Run(seed, options, plan).go()
 
 
 def run_seeds(
@@ -151,6 +159,7 @@ class _Run:
         self._lock: LockLoad | None = None
         self._namesakes: NamesakeLoad | None = None
         self._text: TextLoad | None = None
+        self._queues: QueueLoad | None = None
         self._unclean: UncleanLoad | None = None
         #: What is drawn for it; and by which faults it loses its majorities.
         self._unclean_spec = draw_spec(seed, options) if "unclean" in options.activities else None
@@ -241,8 +250,9 @@ class _Run:
             counts |= self._pipeline.counts()
         if self._unclean is not None:
             counts |= self._unclean.counts()
-        if self._text is not None:
-            counts |= self._text.counts()
+        for each in (self._text, self._queues):
+            if each is not None:
+                counts |= each.counts()
         return counts
 
     # -- the course of a run
@@ -273,6 +283,9 @@ class _Run:
             writers.history.check()
         if self._pipeline is not None:
             self._pipeline.check()
+        if self._queues is not None:
+            self._queues.note_records(self._loads[0].observations.acknowledged)
+            self._queues.check()
         if self._unclean is not None:
             self._unclean.check()
         self._witness.look()
@@ -306,6 +319,8 @@ class _Run:
             self._pipeline.calm()
         if self._text is not None:
             self._text.stop_publishing()
+        if self._queues is not None:
+            self._queues.stop()
         throttle, loads, text = self._throttle, self._loads, self._text
         if throttle is not None:
             self._await("limits to be lifted", lambda: throttle.is_lifted)
@@ -327,8 +342,17 @@ class _Run:
         if text is not None:
             text.conclude()
             self._await("readers of lines", lambda: text.is_read, describe_it=text.describe)
+        if self._queues is not None:
+            self._settle_queues(self._queues)
         if self._unclean is not None:
             self._settle_unclean(self._unclean)
+
+    def _settle_queues(self, queues: QueueLoad) -> None:
+        self._await("clients of queues", lambda: queues.is_idle, describe_it=queues.describe)
+        self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
+        queues.conclude()
+        self._await("empty queues", lambda: queues.is_drained, DRAIN_MS_MAX, queues.describe)
+        self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
 
     def _settle_unclean(self, load: UncleanLoad) -> None:
         # So long a producer may hear that it is to send again what does not follow any more.
@@ -372,8 +396,9 @@ class _Run:
     def _look(self) -> None:
         """Look into the brokers every now and then."""
         self._witness.look()
-        if self._unclean is not None:
-            self._unclean.look()
+        for each in (self._unclean, self._queues):
+            if each is not None:
+                each.look()
         for name in self._cluster.failed():
             if name != self._options.damaged:
                 self._findings.note(f"{name} has given up a disk without faults")
@@ -459,6 +484,15 @@ class _Run:
             self._make_pipeline(configs)
         if "text" in options.activities:
             self._make_text(configs)
+        if "queues" in options.activities:
+            self._queues = QueueLoad(
+                draw_queues(self._seed),
+                self._env,
+                self._cluster,
+                self._findings,
+                replicas=replicas,
+                do_clocks_tell=self._do_clocks_tell,
+            )
         if self._unclean_spec is not None:
             self._make_unclean(self._unclean_spec)
 
@@ -479,9 +513,13 @@ class _Run:
             replicas=self._replicas,
             replicas_min=self._passing_replicas_min,
             configs=configs,
-            do_clocks_tell=not any(fault.kind in OF_CLOCKS for fault in self._plan),
+            do_clocks_tell=self._do_clocks_tell,
             distrusted=self._distrusted,
         )
+
+    @property
+    def _do_clocks_tell(self) -> bool:
+        return not any(fault.kind in OF_CLOCKS for fault in self._plan)
 
     @property
     def _passing_replicas_min(self) -> int:
@@ -526,7 +564,7 @@ class _Run:
         )
 
     def _are_topics_made(self) -> bool:
-        made = (*self._loads, *self._transactional, self._pipeline, self._unclean)
+        made = (*self._loads, *self._transactional, self._pipeline, self._unclean, self._queues)
         return all(each is None or each.is_made for each in made)
 
     def _add_load(self, spec: TopicSpec, observations: Observations | None = None) -> None:
@@ -551,7 +589,7 @@ class _Run:
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
         for writers in self._transactional:
             writers.start()
-        for each in (self._pipeline, self._unclean, self._text):
+        for each in (self._pipeline, self._unclean, self._text, self._queues):
             if each is not None:
                 each.start()
         if "transfers" in activities:

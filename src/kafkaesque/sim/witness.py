@@ -79,7 +79,9 @@ class Witness:
             return
         committed = self._committed.setdefault(here, {})
         partition = broker.partitions.get(group)
-        is_compacted = partition is not None and partition.config.is_compacted
+        is_compacted = partition is not None and (
+            partition.config.is_compacted or partition.tables is not None
+        )
         if partition is not None and not partition.sealing.is_ready:
             return  # It has just been started, and its keys are still being unwrapped.
         position = max(looked.get(here, 0), log.start_offset)

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.options import OptionReader
+from kafkaesque.spark.options_file import with_options_file
 from kafkaesque.spark.refused_reader import refusing_when_asked
 from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
 from kafkaesque.spark.source import BatchReader, StreamReader
@@ -36,7 +37,7 @@ class KafkaesqueDataSource(DataSource):
     def schema(self) -> str:
         """Return the columns that the options leave; checks all options on the way."""
         options = parse_source(_without_batch_options(self.options), is_stream=True)
-        condition = OptionReader(self.options).text("where")
+        condition = OptionReader(with_options_file(self.options)).text("where")
         if condition is not None:
             parse_where(condition)
         return ", ".join(SPARK_SCHEMA[name] for name in options.columns)

@@ -97,8 +97,12 @@ def write_task(
     with borrowed_cluster(options.cluster) as cluster:
         writer = _TaskWriter(cluster, options, task)
         if options.is_exactly_once:
-            return writer.write_once(_chain(first, filled), sink_id(query, task), batch_id)
+            return writer.write_once(_chain(first, filled), _id(options, query, task), batch_id)
         return writer.write(_chain(first, filled))
+
+
+def _id(options: SinkOptions, query: str, task: int) -> str:
+    return options.id_prefix + sink_id(query, task)
 
 
 def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from kafkaesque.spark.cluster_options import parse_cluster
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.offsets import NUMBER_MAX
 from kafkaesque.spark.options import OptionReader
+from kafkaesque.spark.options_file import with_options_file
 
 BATCH_BYTES = 256 << 10
 _BATCH_BYTES_MAX = 1 << 28
@@ -20,6 +21,8 @@ _TIMEOUT_MS_MAX = 900_000
 _TIMEOUT_MS = 600_000
 _EXACTLY_ONCE = "exactly-once"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PREFIX_MAX = 100
+_PREFIX = re.compile(rf"[a-zA-Z0-9._-]{{0,{_PREFIX_MAX}}}")
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 
 #: What Spark itself puts among a sink's options.
@@ -29,6 +32,7 @@ _NAMES = (
     "includeHeaders",
     "keepTimestamps",
     "topic",
+    "transactionalIdPrefix",
     "txnAppId",
     "txnVersion",
     "kafka.batch.size",
@@ -62,6 +66,8 @@ class SinkOptions:
     #: Of a batch before compression.
     batch_bytes: int = BATCH_BYTES
     transaction_timeout_ms: int = _TIMEOUT_MS
+    #: Of transactional ids, and of the groups that keep their markers.
+    id_prefix: str = ""
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
@@ -70,7 +76,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     Raises:
         WrongOption: one is unknown, missing or wrong.
     """
-    options = OptionReader(given)
+    options = OptionReader(with_options_file(given))
     options.refuse_unknown(_NAMES)
     options.flag("includeHeaders", default=False)
     guarantee = options.choice("deliveryGuarantee", (_EXACTLY_ONCE, "at-least-once"), _EXACTLY_ONCE)
@@ -80,6 +86,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
         written_as=_written_as(options),
         is_exactly_once=guarantee == _EXACTLY_ONCE,
         keeps_timestamps=options.flag("keepTimestamps", default=False),
+        id_prefix=_id_prefix(options),
         codec=_CODECS[options.choice("kafka.compression.type", _CODECS, "none")],
         batch_bytes=options.number(
             "kafka.batch.size", least=1, most=_BATCH_BYTES_MAX, default=BATCH_BYTES
@@ -88,6 +95,16 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
             "kafka.transaction.timeout.ms", least=1000, most=_TIMEOUT_MS_MAX, default=_TIMEOUT_MS
         ),
     )
+
+
+def _id_prefix(options: OptionReader) -> str:
+    prefix = options.text("transactionalIdPrefix") or ""
+    if not _PREFIX.fullmatch(prefix):
+        raise WrongOption(
+            f"the option transactionalIdPrefix is at most {_PREFIX_MAX} letters, digits, '.', '_' "
+            f"and '-', not {prefix!r}"
+        )
+    return prefix
 
 
 def _topic(options: OptionReader) -> str | None:

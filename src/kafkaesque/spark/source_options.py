@@ -19,6 +19,7 @@ from kafkaesque.spark.offsets import (
     parse_partitions,
 )
 from kafkaesque.spark.options import OptionReader, first_set
+from kafkaesque.spark.options_file import with_options_file
 from kafkaesque.spark.where import EVERYTHING, Where, parse_where
 
 #: In the order of Spark's own Kafka source.
@@ -32,11 +33,13 @@ _TASK_OFFSETS = 1000
 _FETCH_BYTES_MAX = 1 << 28
 _TRIGGER_DELAY_MS = 900_000
 
-#: Spark's own source takes these for its Java consumers; here they change nothing.
+#: Spark's own source takes these for its Java consumers, and the last is a sink's, whose file of
+#: options a source may share; here they change nothing.
 _OF_NO_CONSEQUENCE = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
+    "transactionalIdPrefix",
 )
 _NAMES = (
     "assign",
@@ -137,7 +140,7 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     Raises:
         WrongOption: one is unknown, missing or wrong.
     """
-    options = OptionReader(given)
+    options = OptionReader(with_options_file(given))
     _refuse_names_of_tables(options)
     options.refuse_unknown(_NAMES)
     topics, pattern, assigned = _subscription(options)

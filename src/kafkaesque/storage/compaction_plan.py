@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkaesque.model.live_offsets import LiveRecords
 from kafkaesque.model.sealed_batch import BatchKeys
 from kafkaesque.storage.config import DAY_MS, GIB, KIB, MIB
 
@@ -73,6 +74,9 @@ class CleanState(NamedTuple):
     end_offset: int = 0
     #: When the first tombstone or marker in there may go.
     horizon_ms: int = NO_HORIZON
+    #: Where a table says which records live: how many were left, in how many bytes; -1: not known.
+    live_count: int = -1
+    live_bytes: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,7 @@ class CompactionPlan:
     sources: tuple[SourceSegment, ...]
     #: Where the dirty part begins. It may be inside of a segment.
     clean_end: int
+    #: Bytes of the dirty part; where a table says what lives, about what is not needed.
     dirty_bytes: int
     now_ms: int
     options: CompactionOptions
@@ -107,6 +112,8 @@ class CompactionPlan:
     producers: Mapping[int, int] = field(default_factory=dict)
     #: To be filled in by the driver where the topic has keys.
     sealing: CompactionSealing | None = None
+    #: What stays, whatever its key; None: keys say that.
+    live: LiveRecords | None = None
 
     @property
     def end_offset(self) -> int:

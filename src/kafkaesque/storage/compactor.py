@@ -12,6 +12,9 @@ transaction, and goes after it. Beyond Kafka's, both stay until all replicas hav
 neither would keep what they end. The last batch of a live producer stays, if only as an empty
 one, because its sequence number is needed.
 
+Where a table says which records live (`plan.live`), keys do not matter and the first pass is left
+out: a record stays if it lives, and the table's own control batches go.
+
 Everything is a generator that yields the number of bytes it has read in a bounded step, so that a
 driver can slow it down or stop it; it can run in any process.
 """
@@ -21,9 +24,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkaesque.env.disk import BlockingDisk, Buffer, File
-from kafkaesque.model.batch import Attribute, BatchHeader
+from kafkaesque.model.batch import NO_PRODUCER_ID, Attribute, BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions, encode_empty_batch
 from kafkaesque.model.batch_filter import filter_batch
+from kafkaesque.model.live_offsets import LiveRecords
 from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import RecordColumns
 from kafkaesque.model.sealed_batch import BatchSealer, seal_made
@@ -79,12 +83,14 @@ class CompactionResult:
     #: Bytes before and after, of the groups that were cleaned.
     old_bytes: int
     new_bytes: int
+    #: How many records live in there, where a table says so; -1: it is not counted.
+    live_count: int = -1
 
 
 def compact(
     disk: BlockingDisk, plan: CompactionPlan
 ) -> Generator[int | CleanedGroup, None, CompactionResult]:
-    """Make both passes; yield bytes as they are read, and each group when it is ready.
+    """Make the passes; yield bytes as they are read, and each group when it is ready.
 
     A group should be replaced before the next one is asked for, or the disk has to hold both.
 
@@ -96,21 +102,32 @@ def compact(
     for name in disk.list_dir(plan.directory):
         if name.endswith(CLEANED_SUFFIX):
             disk.remove(f"{plan.directory}/{name}")
-    table = yield from read_keys(disk, plan)
-    cleaner = _Cleaner(plan, table)
+    cleaner, live_count = yield from _cleaner_for(disk, plan)
     old_bytes = new_bytes = 0
-    for group in plan.groups(table.end_offset):
+    for group in plan.groups(cleaner.end_offset):
         cleaned = yield from _clean_group(disk, plan, group, cleaner)
         old_bytes += cleaned.old_bytes
         new_bytes += cleaned.replacement.new.size_bytes
         yield cleaned
     return CompactionResult(
-        end_offset=table.end_offset,
+        end_offset=cleaner.end_offset,
         horizon_ms=cleaner.horizon_ms,
         held_offset=cleaner.held_offset,
         old_bytes=old_bytes,
         new_bytes=new_bytes,
+        live_count=live_count,
     )
+
+
+def _cleaner_for(
+    disk: BlockingDisk, plan: CompactionPlan
+) -> Generator[int, None, tuple["_Cleaner", int]]:
+    """Make the first pass if there is one; return what decides, and how many records live."""
+    live = plan.live
+    if live is None:
+        return _Cleaner(plan, (yield from read_keys(disk, plan))), -1
+    count = live.offsets.count_between(plan.sources[0].base_offset, plan.end_offset)
+    return _LiveCleaner(plan, live), count
 
 
 def _clean_group(
@@ -398,6 +415,43 @@ class _Cleaner:
         if sealer is None or sealing is None or header.is_control:
             return kept
         return seal_made(sealer, kept) if is_sealed or sealing.seals_all else kept
+
+
+class _LiveCleaner(_Cleaner):
+    """Decides where a table says which records live."""
+
+    __slots__ = ("_control_key", "_live")
+
+    def __init__(self, plan: CompactionPlan, live: LiveRecords) -> None:
+        super().__init__(plan, KeyTable(plan.end_offset))
+        self._live = live.offsets
+        self._control_key = live.control_key
+
+    def clean(self, path: str, data: bytes, header: BatchHeader) -> Kept | None:
+        if header.is_control:
+            if self._is_of_table(path, data, header):
+                return None
+            return self._clean_marker(path, data, header)
+        kept = self._clean_data(path, data, header)
+        if header.is_transactional and kept is not None:
+            self._open.add(header.producer_id)
+        return kept
+
+    def _is_of_table(self, path: str, data: bytes, header: BatchHeader) -> bool:
+        if header.producer_id != NO_PRODUCER_ID:
+            return False
+        return keys_of(columns_of(path, data, header)) == [self._control_key]
+
+    def _clean_data(self, path: str, data: bytes, header: BatchHeader) -> Kept | None:
+        live = self._live
+        count = live.count_between(header.base_offset, header.next_offset)
+        if not count or self._aborted.has(header):
+            return self._left_of(header)
+        if count == header.record_count or not is_readable(self._opener, data, header):
+            return True
+        columns = columns_of(path, data, header, self._opener)
+        rows = [row for row, offset in enumerate(columns.offsets) if offset in live]
+        return self._filter(path, header, columns, rows)
 
 
 def _filter(

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OffsetOutOfRange
 from kafkaesque.model.ids import NO_NODE, Index, NodeId, Offset, Term, write_node
+from kafkaesque.model.live_offsets import LiveRecords
 from kafkaesque.storage.batch_header import HEADER, LENGTH_OVERHEAD, MAGIC
 from kafkaesque.storage.compaction_plan import (
     CleanState,
@@ -44,6 +45,7 @@ from kafkaesque.storage.entries import (
     LogStart,
     Mark,
 )
+from kafkaesque.storage.live_plan import plan_live_cleaning
 from kafkaesque.storage.log_cleaning import LogCleaning
 from kafkaesque.storage.log_snapshot import FrozenLog, write_start
 from kafkaesque.storage.positions import LogPositions
@@ -364,6 +366,34 @@ class GroupLog(ReadableLog):
             options=options,
         )
 
+    def live_plan(
+        self,
+        live: LiveRecords,
+        *,
+        now_wall_ms: int,
+        limit_offset: int,
+        everywhere_offset: int,
+        options: CompactionOptions,
+        is_forecast: bool = False,
+    ) -> CompactionPlan | None:
+        """Return the same where a table says which records are needed.
+
+        With `is_forecast` it is what will be due when a checkpoint covers all closed segments.
+        """
+        if not is_forecast and (self._held is not None or not self._cleaning.is_settled):
+            return None
+        closed_end = self.segments.last_base if is_forecast else self._cleaning.closed_end
+        return plan_live_cleaning(
+            directory=self.identity.directory,
+            segments=self.segments.sources(closed_end),
+            live=live,
+            state=self._cleaning.state,
+            limit_offset=limit_offset,
+            everywhere_offset=everywhere_offset,
+            now_ms=now_wall_ms,
+            options=options,
+        )
+
     def mark_for_checkpoint(self) -> bool:
         """Let the next checkpoint cover the closed segments; False if one does already.
 
@@ -432,7 +462,10 @@ class GroupLog(ReadableLog):
         Durable whenever a checkpoint is made; if that is lost, the run is made again.
         """
         if result.end_offset <= self._cleaning.closed_end:
-            self._cleaning.state = CleanState(result.end_offset, result.horizon_ms)
+            state = CleanState(result.end_offset, result.horizon_ms)
+            if result.live_count >= 0:
+                state = state._replace(live_count=result.live_count, live_bytes=result.new_bytes)
+            self._cleaning.state = state
             self._cleaning.held_offset = result.held_offset
             self._bench.dirty_logs[self] = None
 

@@ -66,6 +66,5 @@ class LogCleaning:
         """The log ends at `end_offset` now, and its last segment begins at `last_base`."""
         self.closed_end = min(self.closed_end, last_base)
         self._noted_end = min(self._noted_end, last_base)
-        end, horizon_ms = self.state
-        if end_offset < end:
-            self.state = CleanState(end_offset, horizon_ms)
+        if end_offset < self.state.end_offset:
+            self.state = CleanState(end_offset, self.state.horizon_ms)

@@ -102,6 +102,11 @@ class ReadableLog(LogState):
         """Do the same off the loop; `on_done` at once if nothing has to be read for it."""
         log_reads.entries_async(self, first_index, bytes_max, on_done)
 
+    @property
+    def segment_bases(self) -> list[Offset]:
+        """The offsets at which segments begin, rising."""
+        return [Offset(segment.base_offset) for segment in self.segments.segments]
+
     def offset_for_timestamp(
         self, timestamp: int, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
     ) -> None:

@@ -4,10 +4,11 @@ A batch has one record. Its key is that of Kafka's control records, four bytes: 
 type that no client knows (20821), so all that were tried move past it; its producer id is -1.
 The value, big-endian: version, what it is (decisions, or a part of a snapshot), the table's number
 on its partition, the lock time and the wall time of the turn; then decisions, each with its length,
-or the number of parts that follow, and a part of the snapshot.
+or how many parts of a snapshot are before this one and how many follow, and the part.
 
 A snapshot is the state as of the first offset of its first part: of all that is before it in the
-log. Its parts stand directly behind one another.
+log. Its parts stand directly behind one another. One that was begun and not finished, or of which
+the first parts were removed, counts for nothing.
 """
 
 import struct
@@ -23,14 +24,14 @@ from kafkaesque.model.records import Record, decode_batch
 
 #: The type of our control records; Kafka's own count from zero.
 CONTROL_TYPE = 20_821
+CONTROL_KEY = struct.Struct(">hh").pack(0, CONTROL_TYPE)
 #: A batch is not longer than this, but for one decision that alone is.
 PART_BYTES_MAX = 256 * 1024
 
-_KEY = struct.Struct(">hh").pack(0, CONTROL_TYPE)
 _VERSION = 0
 _HEAD = struct.Struct(">BBHqq")
 _LENGTH = struct.Struct(">I")
-_PARTS_LEFT = struct.Struct(">I")
+_PARTS = struct.Struct(">II")
 _OPTIONS = BatchOptions(control=True)
 _NO_PRODUCER = -1
 #: What our batches may decompress to; they are not compressed.
@@ -55,7 +56,8 @@ class Logged:
     #: Unix time, which never goes back.
     wall_ms: int
     decisions: tuple[bytes, ...] = ()
-    #: Parts of this snapshot that follow.
+    #: Parts of this snapshot that are before this one, and that follow.
+    parts_before: int = 0
     parts_left: int = 0
     part: bytes = b""
 
@@ -69,8 +71,8 @@ def write_logged(logged: Logged) -> bytearray:
         for decision in logged.decisions:
             parts += (_LENGTH.pack(len(decision)), decision)
     else:
-        parts += (_PARTS_LEFT.pack(logged.parts_left), logged.part)
-    return encode_batch([Record(0, logged.wall_ms, _KEY, b"".join(parts), ())], _OPTIONS)
+        parts += (_PARTS.pack(logged.parts_before, logged.parts_left), logged.part)
+    return encode_batch([Record(0, logged.wall_ms, CONTROL_KEY, b"".join(parts), ())], _OPTIONS)
 
 
 def read_logged(header: BatchHeader, data: Buffer) -> Logged | None:
@@ -86,7 +88,7 @@ def read_logged(header: BatchHeader, data: Buffer) -> Logged | None:
     except (RecordError, IndexError):
         return None
     value = record.value
-    if record.key != _KEY or value is None or len(value) < _HEAD.size:
+    if record.key != CONTROL_KEY or value is None or len(value) < _HEAD.size:
         return None
     version, kind, table, lock_ms, wall_ms = _HEAD.unpack_from(value)
     if version != _VERSION or kind not in (LoggedKind.DECISIONS, LoggedKind.SNAPSHOT):
@@ -100,7 +102,7 @@ def read_logged(header: BatchHeader, data: Buffer) -> Logged | None:
                 wall_ms=wall_ms,
                 decisions=tuple(_read_decisions(value)),
             )
-        (parts_left,) = _PARTS_LEFT.unpack_from(value, _HEAD.size)
+        parts_before, parts_left = _PARTS.unpack_from(value, _HEAD.size)
     except struct.error:
         return None
     return Logged(
@@ -108,8 +110,9 @@ def read_logged(header: BatchHeader, data: Buffer) -> Logged | None:
         table=table,
         lock_ms=lock_ms,
         wall_ms=wall_ms,
+        parts_before=parts_before,
         parts_left=parts_left,
-        part=value[_HEAD.size + _PARTS_LEFT.size :],
+        part=value[_HEAD.size + _PARTS.size :],
     )
 
 

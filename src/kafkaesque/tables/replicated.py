@@ -17,11 +17,16 @@ A table begins with a snapshot: what the log says of it before the first one tha
 whole story, and is passed over. A leader whose table has none logs one at once. The others follow
 every `SNAPSHOT_BYTES` of decisions or `SNAPSHOT_RECORD_BYTES` of records, or four times the size of
 the last one. The log has to keep all from the newest committed one on, and from the kind's own
-floor on (`start_held_at`).
+floor on (`start_held_at`). A kind may say which records live by a snapshot (`_live_in`): then all
+else may be removed that is before the newest committed one, this table's control batches, too
+(`live_before`). Such a log has holes. A table that is fed with one knows no more what the state is,
+and begins again with the next snapshot: there is one, because nothing is removed but before one.
 
 Time is a field of what is logged. Deadlines go by the *lock time*: the leader's monotonic clock,
 which goes on at the last lock time in the log when another replica leads. A change of leaders may
-lengthen deadlines, and never shortens one.
+lengthen deadlines, and never shortens one. The wall's time does not go back either: where a leader
+finds it ahead of its own clock, it lets it go on at half the pace until its clock has caught up, so
+that what waits for a moment does not wait until then.
 """
 
 from collections import deque
@@ -31,8 +36,9 @@ from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.live_offsets import LiveRecords, OffsetRanges
 from kafkaesque.tables.log_table import Instant
-from kafkaesque.tables.logged import PART_BYTES_MAX, Logged, LoggedKind
+from kafkaesque.tables.logged import CONTROL_KEY, PART_BYTES_MAX, Logged, LoggedKind
 
 RequestT = TypeVar("RequestT")
 EffectT = TypeVar("EffectT")
@@ -44,6 +50,10 @@ SNAPSHOT_BYTES = 256 * 1024
 #: what the table does not need any more.
 SNAPSHOT_RECORD_BYTES = 8 * 1024 * 1024
 SNAPSHOT_FACTOR = 4
+#: Of so many snapshots it is known what lives by them: the newest may not be everywhere yet.
+LIVES_MAX = 4
+#: A wall time that is ahead of the leader's clock goes on so many times more slowly than that.
+SLOWER = 2
 #: A leader takes no more requests while so many of its batches are not committed.
 UNCOMMITTED_MAX = 10_000
 
@@ -58,12 +68,14 @@ class _Applied(Generic[UndoT]):
         "base_offset",
         "floor",
         "is_base",
+        "live",
         "lock_ms",
         "next_offset",
         "parts",
         "snapshot_at",
         "undos",
         "wall_ms",
+        "was_incomplete",
     )
 
     def __init__(self, base_offset: int, next_offset: int, lock_ms: int, wall_ms: int) -> None:
@@ -73,10 +85,12 @@ class _Applied(Generic[UndoT]):
         self.wall_ms = wall_ms
         self.undos: list[UndoT] = []
         self.floor: Offset | None = None
-        #: Where the snapshot begins that ends here.
+        #: Where the snapshot begins that ends here, and what lives by it.
         self.snapshot_at: Offset | None = None
-        #: Whether the state began with that snapshot.
+        self.live: OffsetRanges | None = None
+        #: Whether the state began with that snapshot, and what the log was like before it.
         self.is_base = False
+        self.was_incomplete = False
         #: Parts of a snapshot that had come before this batch.
         self.parts: tuple[tuple[int, bytes], ...] = ()
 
@@ -90,6 +104,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         "_committed_floor",
         "_decisions",
         "_effects",
+        "_lives",
         "_lock_base_ms",
         "_parts",
         "_ready",
@@ -98,9 +113,11 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         "_snapshot_offset",
         "_turn_effects",
         "_turn_undos",
+        "_wall_from",
         "committed_offset",
         "end_offset",
         "is_based",
+        "is_incomplete",
         "is_leading",
         "lock_ms",
         "now",
@@ -117,6 +134,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self.now = Instant(0, 0)
         #: How far the leader's clock is ahead of the lock time.
         self._lock_base_ms = 0
+        #: From there on the wall's time goes on at least slowly.
+        self._wall_from = self.now
         self._reset(start_offset)
 
     def _drop_effects(self) -> None:
@@ -130,6 +149,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self.committed_offset = start_offset
         #: Whether the state is known: a snapshot was found.
         self.is_based = False
+        #: It is not, and the log has a hole: what was removed there must not be taken for nothing.
+        self.is_incomplete = False
         #: The last times in the log.
         self.lock_ms = self.wall_ms = 0
         self._applied: deque[_Applied[UndoT]] = deque()
@@ -137,6 +158,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self._snapshot_offset: Offset | None = None
         self._snapshot_bytes = self._bytes_since_snapshot = self._record_bytes_since_snapshot = 0
         self._committed_floor: Offset | None = None
+        self._lives: list[tuple[Offset, LiveRecords]] = []
         self._decisions: list[bytes] = []
         self._turn_undos: list[UndoT] = []
         self._turn_effects: list[EffectT] = []
@@ -175,6 +197,19 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
     @property
     def _floor(self) -> Offset | None:
         """The first record that the state needs, if it needs any."""
+        return None
+
+    @property
+    def _may_have_holes(self) -> bool:
+        """Whether `_live_in` says something."""
+        return False
+
+    def _live_in(self, state: bytes) -> OffsetRanges | None:
+        """Return which records before a snapshot live by it; all others are never needed again.
+
+        None: the kind does not say. What is dead by one snapshot is so by all that follow, so what
+        may come to live yet, as with an open transaction, lives.
+        """
         return None
 
     def _decide(self, request: RequestT) -> None:
@@ -217,6 +252,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         if next_offset <= self.end_offset:
             return
         self._expect_no_turn()
+        if self._may_have_holes and self._is_behind_hole(header, base_offset):
+            self._lose_base(base_offset)
         self.end_offset = next_offset
         applied: _Applied[UndoT] = _Applied(base_offset, next_offset, self.lock_ms, self.wall_ms)
         if logged is None:
@@ -249,7 +286,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             first = applied.popleft()
             self._committed_floor = first.floor
             if first.snapshot_at is not None:
-                self._snapshot_offset = first.snapshot_at
+                self._note_snapshot(first.snapshot_at, first)
         effects = self._effects
         while effects and effects[0][0] <= high_watermark:
             self._ready.extend(effects.popleft()[1])
@@ -271,7 +308,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             last = applied.pop()
             if last.is_base:
                 self._clear()
-                self.is_based = False
+                self.is_based, self.is_incomplete = False, last.was_incomplete
             for undo in reversed(last.undos):
                 self._undo(undo)
             self.lock_ms, self.wall_ms, self._parts = last.lock_ms, last.wall_ms, [*last.parts]
@@ -302,6 +339,21 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             return snapshot
         return min(snapshot, floor)
 
+    def live_before(self, end_offset: Offset, *, is_forecast: bool = False) -> LiveRecords | None:
+        """Return what is needed of the log before the newest snapshot that ends by an offset.
+
+        None: all of it. Without that snapshot nobody can do without what is removed: it is
+        committed, and `end_offset` says who has it. Earlier ones are not asked for again, but for a
+        forecast, of what will be said when more have it.
+        """
+        lives = self._lives
+        found = [each for each in lives if each[0] <= end_offset]
+        if not found:
+            return None
+        if not is_forecast:
+            del lives[: len(found) - 1]
+        return found[-1][1]
+
     # -- leading
 
     def lead(self, now: Instant) -> None:
@@ -312,6 +364,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self.is_leading = True
         self._drop_effects()
         self._lock_base_ms = now.now_ms - self.lock_ms
+        self._wall_from = Instant(self.lock_ms, self.wall_ms)
         self._set_now(now)
         if self.is_based:
             self._on_leading()
@@ -386,9 +439,10 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
     def snapshot_parts(self) -> list[Logged]:
         """Return the parts of a snapshot that is due, to be logged at the log's end now.
 
-        Each is followed by `on_logged`. It is due, too, where the log has none.
+        Each is followed by `on_logged`. It is due, too, where the log has none; but for one of
+        which parts were removed.
         """
-        if self.is_based and not self._is_snapshot_due:
+        if self.is_incomplete or (self.is_based and not self._is_snapshot_due):
             return []
         state = self.snapshot()[1]
         pieces = [
@@ -400,6 +454,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
                 table=self.number,
                 lock_ms=self.now.now_ms,
                 wall_ms=self.now.wall_ms,
+                parts_before=position,
                 parts_left=len(pieces) - 1 - position,
                 part=piece,
             )
@@ -434,16 +489,22 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
 
     def _take_part(self, applied: _Applied[UndoT], logged: Logged) -> None:
         applied.parts = tuple(self._parts)
+        if logged.parts_before != len(self._parts):
+            self._parts = []  # what was begun was never finished
+            if logged.parts_before:
+                return
         self._parts.append((applied.base_offset, logged.part))
+        if self.is_based:
+            self._note_times(logged)
         if logged.parts_left:
             return
         parts, self._parts = self._parts, []
         state = b"".join(part for _, part in parts)
-        applied.snapshot_at = Offset(parts[0][0])
+        applied.snapshot_at, applied.live = Offset(parts[0][0]), self._live_in(state)
         self._snapshot_bytes = len(state)
         self._bytes_since_snapshot = self._record_bytes_since_snapshot = 0
         if not self.is_based:
-            applied.is_base = True
+            applied.is_base, applied.was_incomplete = True, self.is_incomplete
             self._begin(state, logged.lock_ms, logged.wall_ms)
             if self.is_leading:
                 self._on_leading()
@@ -451,8 +512,39 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
     def _begin(self, state: bytes, lock_ms: int, wall_ms: int) -> None:
         self._clear()
         self._read_state(state)
-        self.is_based = True
+        self.is_based, self.is_incomplete = True, False
         self.lock_ms, self.wall_ms = lock_ms, wall_ms
+
+    def _note_snapshot(self, offset: Offset, applied: _Applied[UndoT]) -> None:
+        self._snapshot_offset = offset
+        if applied.live is None:
+            return
+        live = LiveRecords(end_offset=offset, offsets=applied.live, control_key=CONTROL_KEY)
+        self._lives.append((Offset(applied.next_offset), live))
+        if len(self._lives) > LIVES_MAX:
+            # The oldest is to stay until a newer one will do, or none might ever.
+            del self._lives[1]
+
+    def _is_behind_hole(self, header: BatchHeader, base_offset: Offset) -> bool:
+        """Whether something was removed directly before a batch, or from it."""
+        if self.is_leading:
+            return False
+        is_whole = header.is_control or header.record_count > header.last_offset_delta
+        return base_offset > self.end_offset or not is_whole
+
+    def _lose_base(self, base_offset: Offset) -> None:
+        """What the state is, the next snapshot says.
+
+        What is before it cannot be taken back one by one any more; it is committed, or nothing of
+        it would have been removed.
+        """
+        self._clear()
+        self.is_based, self.is_incomplete = False, True
+        self.committed_offset = max(self.committed_offset, base_offset)
+        self._applied.clear()
+        self._parts = []
+        self._snapshot_offset = self._committed_floor = None
+        self._lives = []
 
     def _note_times(self, logged: Logged) -> None:
         self.lock_ms = max(self.lock_ms, logged.lock_ms)
@@ -460,7 +552,11 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
 
     def _set_now(self, now: Instant) -> None:
         lock_ms = max(self.lock_ms, now.now_ms - self._lock_base_ms)
-        self.now = Instant(lock_ms, max(self.wall_ms, now.wall_ms))
+        begun = self._wall_from
+        wall_ms = max(self.wall_ms, begun.wall_ms + (lock_ms - begun.now_ms) // SLOWER)
+        self.now = Instant(lock_ms, max(wall_ms, now.wall_ms))
+        if now.wall_ms >= wall_ms:
+            self._wall_from = self.now
 
     def _end_turn_without_decisions(self) -> None:
         effects, self._turn_effects = self._turn_effects, []

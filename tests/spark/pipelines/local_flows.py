@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pyspark.pipelines.graph_element_registry import (
     GraphElementRegistry,
     graph_element_registration_context,
 )
+
+from kafkaesque.spark.pipelines.project import load_project
 
 
 class _Noting(GraphElementRegistry):
@@ -47,10 +48,7 @@ def run_flows(spark: Any, project: Path, settings: Mapping[str, str]) -> None:
 
 
 def _define(spark: Any, project: Path, settings: Mapping[str, str]) -> _Noting:
-    spec = yaml.safe_load((project / "spark-pipeline.yml").read_text())
-    unknown = [name for name in settings if name not in spec["configuration"]]
-    assert not unknown, f"the project has no settings {unknown}"
-    for name, value in {**spec["configuration"], **settings}.items():
+    for name, value in load_project(project, settings).settings.items():
         if name.startswith("kafkaesque."):
             spark.conf.set(name, value)
     registry = _Noting()

@@ -27,8 +27,8 @@ from kafkaesque.access.sasl_mechanisms import (
     Client,
     MechanismRefused,
     offered,
-    start_authentication,
 )
+from kafkaesque.access.sasl_servers import start_authentication
 from kafkaesque.access.scram_client import ScramClient
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
 from kafkaesque.access.sealing import ClusterKeys

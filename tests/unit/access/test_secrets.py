@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkaesque.access.audit import AuditChain, AuditEvent
+from kafkaesque.access.audit import AuditChain, AuditEvent, AuditKind
 from kafkaesque.access.authentication import PasswordWork
 from kafkaesque.access.credentials import AccessKey, BearerToken, CredentialId, secret_digest
 from kafkaesque.access.decoys import make_decoy
@@ -118,8 +118,8 @@ def test_no_state_snapshot_record_or_audit_entry_shows_a_secret() -> None:
     assert not any(each in snapshot for each in hidden)
     assert not any(each.decode() in shown for each in hidden)
     with pytest.raises(TypeError):
-        AuditChain().append(
-            AuditEvent(at_ms=NOW_MS, kind="log-in", detail={"password": SECRET})  # type: ignore[dict-item]
+        AuditChain(broker=1, name="a").append(
+            AuditEvent(at_ms=NOW_MS, kind=AuditKind.LOG_IN, detail={"password": SECRET})  # type: ignore[dict-item]
         )
 
 

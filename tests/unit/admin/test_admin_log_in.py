@@ -16,7 +16,7 @@ from kafkaesque.access.secret import Secret
 from kafkaesque.access.totp import step_of, write_code
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.requests.access_commands import PutUser, RemoveUser
-from tests.unit.admin.visits import CHANGE, AdminCluster, Told
+from tests.unit.admin.visits import CHANGE, AdminCluster, Told, Visit
 from tests.unit.gateway_kafka.secured import (
     PASSWORD,
     Client,
@@ -26,6 +26,7 @@ from tests.unit.gateway_kafka.secured import (
     change,
     forget_rules,
 )
+from tests.waiting import eventually
 
 REVOKED_S = 1.0
 SESSION = "/api/v1/session"
@@ -228,6 +229,16 @@ def test_a_change_needs_the_header_that_forms_do_not_send(secured: AdminCluster)
     assert secured.visit().ask("POST", SESSION, headers, body).status == 400
 
 
+def _settle(cluster: AdminCluster) -> None:
+    """Waits until all brokers have heard of all changes."""
+    nodes = cluster.live.nodes.values()
+
+    def has_settled() -> bool:
+        return len({node.broker.doors.access.state.epoch for node in nodes}) == 1
+
+    cluster.live.wait(has_settled, "all brokers know the same")
+
+
 # -- what a session ends with
 
 
@@ -255,6 +266,72 @@ def test_a_session_and_its_streams_are_over_within_a_second(
     if what != "removed":
         change(live, RemoveUser(name="carol"))
     forget_rules(live, "carol")
+
+
+def test_an_administrator_ends_all_sessions_of_a_person_at_all_brokers(trio: AdminCluster) -> None:
+    live = trio.live
+    for user in ("mallory", "nora"):
+        add_user(live, user)
+        allow(live, user, Operation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster")
+    _settle(trio)
+    other = trio.token("nora")
+    tokens = [str(trio.log_in("mallory", node=node).json["token"]) for node in (1, 2)]
+    _settle(trio)
+    streams: list[Visit] = []
+    for node, token in enumerate(tokens, start=2):
+        stream = trio.visit(node)
+        stream.send("GET", "/api/v1/live", {"Authorization": f"Bearer {token}"})
+        assert " 200 " in stream.head()
+        streams.append(stream)
+    kafka = Client(live, node=3)
+    kafka.begin("OAUTHBEARER")
+    kafka.step(f"n,,\x01auth=Bearer {tokens[0]}\x01\x01".encode())
+    path = "/api/v1/users/mallory/sessions"
+    assert trio.ask("DELETE", path, token=other).status == 403
+    told = trio.ask("DELETE", path, token=trio.token("root"), node=2)
+    assert (told.status, told.json["what"]) == (200, "2 sessions of mallory ended")
+    # One bound for all of them, which began before the first was waited for.
+    assert all(each.is_closed(REVOKED_S) for each in streams)
+    assert kafka.is_closed(REVOKED_S)
+    for node, token in enumerate(tokens, start=2):
+        assert trio.ask("GET", SESSION, token=token, node=node).status == 401
+    assert trio.ask("GET", SESSION, token=other).status == 200
+    root = trio.token("root")
+    assert trio.ask("DELETE", path, token=root).json["what"] == "0 sessions of mallory ended"
+    assert trio.ask("DELETE", "/api/v1/users/nobody/sessions", token=root).status == 404
+    assert trio.log_in("mallory").status == 201
+
+
+def test_metrics_count_log_ins_by_mechanism_and_the_age_of_rules(secured: AdminCluster) -> None:
+    def samples() -> dict[str, float]:
+        # On a connection of its own, by a token: it counts itself.
+        page = secured.ask("GET", "/metrics", token=token).body.decode()
+        lines = [line.rpartition(" ") for line in page.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in lines}
+
+    def of(mechanism: str) -> str:
+        return f'kafkaesque_logins_open{{mechanism="{mechanism}"}}'
+
+    token = secured.token("root")
+    before = samples()
+    clients = [Client(secured.live) for _ in range(3)]
+    for client, mechanism in zip(clients, ("SCRAM-SHA-256", "PLAIN", "PLAIN"), strict=True):
+        client.log_in("alice", mechanism=mechanism)
+    secured.token("alice")
+    given = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
+    visit = secured.visit()
+    assert visit.ask("GET", SESSION, {"Authorization": f"Basic {given}"}).status == 200
+    during = samples()
+    for mechanism, more in (("SCRAM-SHA-256", 1), ("PLAIN", 2), ("http-basic", 1)):
+        assert during[of(mechanism)] - before.get(of(mechanism), 0) == more, mechanism
+    assert during[of("http-bearer")] == before[of("http-bearer")] >= 1
+    assert during["kafkaesque_sessions"] - before["kafkaesque_sessions"] == 1
+    assert 0 <= during["kafkaesque_rules_age_seconds"] < 60
+    assert during["kafkaesque_rules_stale"] == 0
+    for client in clients:
+        client.close()
+    visit.close()
+    eventually(lambda: samples().get(of("PLAIN"), 0) == before.get(of("PLAIN"), 0), "they are gone")
 
 
 def test_a_stream_ends_when_no_rule_allows_it_any_more(secured: AdminCluster) -> None:
@@ -302,6 +379,7 @@ def _add_factor(cluster: AdminCluster, user: str) -> Told:
     add_user(cluster.live, user)
     told = cluster.ask("POST", f"/api/v1/users/{user}/second-factor", token=cluster.token("root"))
     assert told.status == 201, told
+    _settle(cluster)
     return told
 
 

@@ -9,7 +9,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque import __version__
-from kafkaesque.admin import connection as bounds
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
@@ -18,6 +17,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.listeners import ADMIN, Listener, default_listener
 from kafkaesque.broker.partitions.partition_table import RecoveryState
+from kafkaesque.chassis import http_connection as bounds
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,11 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from kafkaesque.access.key_keeper import FileKeyKeeper
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.access.secret import Secret
 from kafkaesque.admin import gateway
 from kafkaesque.admin.api.authorization import ROWS, find_rows
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.requests.commands import GroupOffset
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import InvariantBroken
 from tests.unit.admin.visits import AdminCluster, Told
 from tests.unit.gateway_kafka.secured import add_user, allow, forget_rules
@@ -79,6 +83,12 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         None,
         (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
     ),
+    "endSessions": (
+        "DELETE",
+        "/users/nobody/sessions",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
     "removeSecondFactor": (
         "DELETE",
         "/users/nobody/second-factor",
@@ -90,6 +100,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
 ANSWERS = {
     "addSecondFactor": 404,
     "removeSecondFactor": 404,
+    "endSessions": 404,
     "rewrapKeys": 400,
     "rotateKey": 400,
     "shredKey": 400,
@@ -217,6 +228,25 @@ def test_a_rule_for_all_names_does_not_reach_the_brokers_own_topics(
     told = cluster.ask("POST", f"{path}/messages", body=VALUE, token=token)
     assert told.status == 400
     assert b"written by brokers only" in told.body
+
+
+def test_the_controller_judges_changes_of_keys_again(
+    cluster: AdminCluster, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = cluster.live.nodes[1].broker.doors.keys
+    first, second = (Secret(bytes([number]) * 32) for number in (1, 2))
+    monkeypatch.setattr(keys, "keeper", FileKeyKeeper((first,), os.urandom))
+    root = cluster.token("root")
+    assert cluster.ask("POST", "/api/v1/topics/orders-eu/keys", token=root).status == 200
+    monkeypatch.setattr(keys, "keeper", FileKeyKeeper((second, first), os.urandom))
+    # As on a broker that has not heard that something was taken away.
+    with monkeypatch.context() as stale:
+        stale.setattr(Rights, "may", lambda *_: True)
+        for name in ("rotateKey", "shredKey", "rewrapKeys"):
+            told = ask(cluster, token, name)
+            assert told.status == 403, (name, told)
+            assert b"Cluster authorization failed" in told.body
+    assert cluster.ask("POST", "/api/v1/keys/rewrap", token=root).status == 200
 
 
 def test_creating_is_allowed_on_the_cluster_as_well(cluster: AdminCluster, token: str) -> None:

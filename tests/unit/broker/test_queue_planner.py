@@ -11,7 +11,7 @@ from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.change_rights import check_rights
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import LEVEL_WITH_QUEUES, METADATA
-from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, queue_resource
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS, make_policy
 from kafkaesque.broker.requests.client_command import OnBehalfOf
@@ -234,3 +234,53 @@ def test_a_client_needs_the_operation_on_the_queue_or_on_the_cluster(
     ):
         with pytest.raises(NotAuthorized):
             check_rights(cluster.state, command, refused)
+
+
+def rules(*wanted: tuple[Operation, ResourceType, str]) -> Judge:
+    """Return a judge by whose rules the application may do all this."""
+    made = [
+        Rule(effect=Effect.ALLOW, principal=APP, operation=each, resource_type=kind, name=name)
+        for each, kind, name in wanted
+    ]
+    state = AccessState()
+    return Judge(state.apply_all(planner.plan_rules(state, made)), ())
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [
+        ("dead.letter.queue", ResourceType.QUEUE),
+        ("dead.letter.topic", ResourceType.TOPIC),
+    ],
+)
+def test_who_says_where_dead_letters_go_needs_to_write_there(
+    cluster: Cluster, option: str, kind: ResourceType
+) -> None:
+    queue = ResourceType.QUEUE
+    for command, operation in (
+        (
+            CreateQueue(
+                vhost=DEFAULT_VHOST, name="tasks", options={option: "dead"}, on_behalf_of=ASKED
+            ),
+            Operation.CREATE,
+        ),
+        (
+            ChangeQueue(
+                vhost=DEFAULT_VHOST, name="tasks", changes={option: "dead"}, on_behalf_of=ASKED
+            ),
+            Operation.ALTER,
+        ),
+    ):
+        own = operation, queue, "tasks"
+        check_rights(cluster.state, command, rules(own, (Operation.WRITE, kind, "dead")))
+        for refused in (rules(own), rules(own, (Operation.READ, kind, "dead"))):
+            with pytest.raises(NotAuthorized):
+                check_rights(cluster.state, command, refused)
+
+
+def test_rules_tell_queues_of_two_virtual_hosts_apart() -> None:
+    names = {
+        queue_resource(QueueName(vhost, name))
+        for vhost, name in (("/", "a/b"), ("a", "b"), ("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"))
+    }
+    assert len(names) == 5

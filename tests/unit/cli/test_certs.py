@@ -12,7 +12,8 @@ from cryptography import x509
 
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.authority import Authority
-from kafkaesque.server.certificates import ClientAuth, TlsSettings, load_tls
+from kafkaesque.server.certificates import load_tls
+from kafkaesque.server.tls_settings import ClientAuth, TlsSettings
 from tests.unit.cli.test_commands import run
 
 

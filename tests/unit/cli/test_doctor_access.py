@@ -10,7 +10,7 @@ import pytest
 
 from kafkaesque.access.administration import Exposure, ShownListener, ShownUser
 from kafkaesque.cli.access_requests import ShownRule
-from kafkaesque.cli.doctor.facts import AccessFacts, CertificateFacts, Facts
+from kafkaesque.cli.doctor.facts import AccessFacts, AdminFacts, CertificateFacts, Facts
 from kafkaesque.cli.doctor.findings import Limits, Severity
 from tests.unit.cli.made_up_facts import checks_of, facts, with_broker
 
@@ -20,6 +20,7 @@ ABOUT_ACCESS = {
     "listener-open",
     "listener-plaintext",
     "rules-stale",
+    "topic-keys-missing",
     "user-without-rules",
     "rule-names-nobody",
 }
@@ -116,10 +117,47 @@ def test_brokers_with_rules_of_a_while_ago() -> None:
     assert found_in(behind) == {"rules-stale": ["2"]}
 
 
+def leading_encrypted(number: int, **metrics: float) -> Facts:
+    admin = AdminFacts(
+        metrics=metrics, version="", reasons=(), clock_ahead_s=0.0, clock_error_s=0.0
+    )
+    found = with_broker(facts(), number, admin=admin)
+    return replace(found, topics={"orders": {"encryption": "aes256-gcm"}})
+
+
+def test_brokers_that_lead_encrypted_topics_without_their_keys() -> None:
+    leader = next(each.leader for each in facts().view.partitions.values())
+    other = next(each.id for each in facts().brokers if each.id != leader)
+    well = {"kafkaesque_key_keeper": 1.0, "kafkaesque_topic_keys_missing": 0.0}
+    none = {"kafkaesque_key_keeper": 0.0, "kafkaesque_topic_keys_missing": 2.0}
+    wrong = {"kafkaesque_key_keeper": 1.0, "kafkaesque_topic_keys_missing": 1.0}
+    assert found_in(leading_encrypted(leader, **well)) == {}
+    assert found_in(leading_encrypted(other, **none)) == {}
+    assert found_in(replace(leading_encrypted(leader, **none), topics={})) == {}
+    for metrics, cause in ((none, "no key.keeper.file"), (wrong, "another key")):
+        found = checks_of(leading_encrypted(leader, **metrics))["topic-keys-missing"]
+        assert list(found.names) == [str(leader), "orders"]
+        assert cause in found.cause
+
+
 def test_users_without_rules() -> None:
     users = [user("admin"), user("idle"), user("mia", "empty")]
     assert found_in(with_access(users, "User:admin"))["user-without-rules"] == ["idle", "mia"]
     assert "user-without-rules" not in found_in(with_access(users, "User:*"))
+
+
+@pytest.mark.parametrize(
+    "exposure",
+    [
+        Exposure(listeners=(listener(log_in_by="certificate"),), epoch=5),
+        Exposure(listeners=(listener(), listener(log_in_by="either")), epoch=5),
+        Exposure(listeners=(listener(),), epoch=5, has_provider=True),
+    ],
+)
+def test_names_that_come_from_elsewhere_are_not_kept_here(exposure: Exposure) -> None:
+    given = with_access([user("app")], "User:app", "User:billing", "Role:none")
+    found = found_in(with_broker(given, 1, exposure=exposure))
+    assert found == {"rule-names-nobody": ["Role:none"]}
 
 
 def test_rules_that_name_nobody() -> None:

@@ -200,6 +200,8 @@ def result(**changes: Any) -> Result:
         ({"delays": DelayFindings(expected=5, equal=5, unexpected=0)}, 0),
         ({"delays": DelayFindings(expected=5, equal=4, unexpected=0)}, 4),
         ({"delays": DelayFindings(expected=5, equal=5, unexpected=1)}, 4),
+        ({"clients": "clients", "is_closed": True}, 0),
+        ({"clients": "clients", "is_closed": False}, 4),
     ],
 )
 def test_the_verdict_is_the_exit_code(

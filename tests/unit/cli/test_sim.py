@@ -131,3 +131,10 @@ def test_power_cuts_of_the_whole_cluster_are_counted() -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("2 power cuts of 3 brokers at once; ")
     assert " acknowledged, none lost; " in done.stdout
+
+
+def test_leaders_of_queues_are_killed() -> None:
+    done = CliRunner().invoke(app, ["sim", "queue-kills", "--times", "2", "--in-flight", "100"])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("2 kills of leaders; ")
+    assert "nothing lost" in done.output

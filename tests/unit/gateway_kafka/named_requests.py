@@ -111,6 +111,10 @@ def _quotas(m: Any, version: int, name: str) -> Any:
     return m.AlterClientQuotasRequest([entry], validate_only=True)
 
 
+def _share_fetch(m: Any, version: int, name: str) -> Any:
+    return m.ShareFetchRequest(name, "m", 0, 0, 1, 1_000, 10, 10, topics=[])
+
+
 _MADE: dict[int, Make] = {
     K.PRODUCE: _produce,
     K.FETCH: _fetch,
@@ -181,6 +185,26 @@ _MADE: dict[int, Make] = {
     K.DESCRIBE_ACLS: lambda m, v, name: m.DescribeAclsRequest(2, name, 3, None, None, 1, 1),
     K.ALTER_USER_SCRAM_CREDENTIALS: lambda m, v, name: m.AlterUserScramCredentialsRequest(
         [m.ScramCredentialDeletion(name, 1)], []
+    ),
+    K.SHARE_GROUP_HEARTBEAT: lambda m, v, name: m.ShareGroupHeartbeatRequest(
+        name, "m", 0, subscribed_topic_names=[name]
+    ),
+    K.SHARE_GROUP_DESCRIBE: lambda m, v, name: m.ShareGroupDescribeRequest([name]),
+    K.SHARE_FETCH: _share_fetch,
+    K.SHARE_ACKNOWLEDGE: lambda m, v, name: m.ShareAcknowledgeRequest(name, "m", 5, topics=[]),
+    K.DESCRIBE_SHARE_GROUP_OFFSETS: lambda m, v, name: m.DescribeShareGroupOffsetsRequest(
+        [m.DescribeShareGroupOffsetsRequestGroup(name, None)]
+    ),
+    K.ALTER_SHARE_GROUP_OFFSETS: lambda m, v, name: m.AlterShareGroupOffsetsRequest(
+        name,
+        [
+            m.AlterShareGroupOffsetsRequestTopic(
+                name, [m.AlterShareGroupOffsetsRequestPartition(0, 0)]
+            )
+        ],
+    ),
+    K.DELETE_SHARE_GROUP_OFFSETS: lambda m, v, name: m.DeleteShareGroupOffsetsRequest(
+        name, [m.DeleteShareGroupOffsetsRequestTopic(name)]
     ),
     K.PUT_MESSAGES: lambda m, v, name: m.PutMessagesRequest("/", name, 5_000, _records()),
     K.TAKE_MESSAGES: lambda m, v, name: m.TakeMessagesRequest("/", name, 0, 1, 1_000),

@@ -21,7 +21,7 @@ from kafkaesque.protocols.kafka.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
-from kafkaesque.server.certificates import ClientAuth
+from kafkaesque.server.tls_settings import ClientAuth
 from tests.certificates import TestAuthority
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.secured import (

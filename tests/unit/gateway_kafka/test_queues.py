@@ -29,6 +29,11 @@ from kafkaesque.protocols.kafka.messages.describe_queues_request import (
     QueueName,
 )
 from kafkaesque.protocols.kafka.messages.maintain_queue_request import MaintainQueueRequest
+from kafkaesque.protocols.kafka.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.unit.gateway_kafka.live import LiveCluster
 
 TIMEOUT_MS = 10_000
@@ -102,7 +107,13 @@ def settle(
         for record, attempt in zip(records, taken.attempts, strict=True)
     ]
     request = settle_messages_request.SettleMessagesRequest(
-        VHOST, name, action, claims, timeout_ms=TIMEOUT_MS, **more
+        VHOST,
+        name,
+        action,
+        claims,
+        timeout_ms=TIMEOUT_MS,
+        partition=taken.partition,
+        **more,
     )
     answer = cluster.ask(request)
     assert answer.error_code == 0, answer
@@ -228,3 +239,60 @@ def test_a_batch_that_is_none_is_refused(cluster: LiveCluster, name: str) -> Non
     request = put_messages_request.PutMessagesRequest(VHOST, name, TIMEOUT_MS, b"nonsense" * 20)
     answer = cluster.ask(request)
     assert answer.error_code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD), answer
+
+
+def test_queues_over_a_topic_have_its_messages_each_for_itself(
+    cluster: LiveCluster, name: str
+) -> None:
+    cluster.create_topic(name, 3)
+    options = {"source_topic": name, "source_start": "earliest", "delivery_limit": "2"}
+    assert create(cluster, f"{name}-1", **options) == 0
+    assert create(cluster, f"{name}-2", **options) == 0
+    sent = {b"%d" % number for number in range(30)}
+    for number, value in enumerate(sorted(sent)):
+        _produce(cluster, name, number % 3, value)
+    for queue in (f"{name}-1", f"{name}-2"):
+        found: list[bytes | None] = []
+        partitions = set()
+        while len(found) < 30:
+            taken = take(cluster, queue, wait_ms=5_000)
+            found += values_of(taken)
+            partitions.add(taken.partition)
+            assert settle(cluster, queue, taken) == []
+        assert (set(found), len(found), partitions) == (sent, 30, {0, 1, 2})
+        assert values_of(take(cluster, queue, wait_ms=200)) == []
+        assert counts(cluster, queue)["removed_settled"] == 30
+    put_there = put_messages_request.PutMessagesRequest(
+        VHOST, f"{name}-1", 2_000, encode_batch([Record(0, 0, None, b"x", ())])
+    )
+    assert cluster.ask(put_there).error_code == ErrorCode.INVALID_REQUEST
+
+
+def _produce(cluster: LiveCluster, topic: str, index: int, value: bytes) -> None:
+    data = PartitionProduceData(index, encode_batch([Record(0, 0, None, value, ())]))
+    request = ProduceRequest(None, -1, 5_000, [TopicProduceData(name=topic, partition_data=[data])])
+    leader = cluster.leader(topic, index)
+    answer = cluster.ask(request, 9, node=leader)
+    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"source_topic": "nowhere"}, "no topic"),
+        ({"source_topic": "x", "max_length": "5"}, "max.length"),
+        ({"source_topic": "__consumer_offsets"}, "no topic"),
+    ],
+)
+def test_a_queue_over_a_topic_that_cannot_be(
+    cluster: LiveCluster, options: dict[str, str], said: str
+) -> None:
+    request = CreateQueueRequest(
+        VHOST,
+        "cannot-be",
+        options=[SetOption(key.replace("_", "."), value) for key, value in options.items()],
+        timeout_ms=TIMEOUT_MS,
+    )
+    answer = cluster.ask(request)
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert said in answer.error_message

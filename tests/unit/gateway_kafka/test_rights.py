@@ -20,7 +20,14 @@ from kafkaesque.gateway.kafka.authorization import (
     make_guards,
 )
 from kafkaesque.gateway.kafka.guards import cluster as whole
-from kafkaesque.gateway.kafka.guards import configs, groups, queues, topics, transactions
+from kafkaesque.gateway.kafka.guards import (
+    configs,
+    groups,
+    queues,
+    share_groups,
+    topics,
+    transactions,
+)
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.gateway.kafka.operation_bits import (
     CLUSTER_OPERATIONS,
@@ -120,7 +127,7 @@ def test_each_api_that_is_handled_has_a_row_and_no_other() -> None:
 
 def test_an_api_without_a_row_stops_the_start() -> None:
     with pytest.raises(InvariantBroken, match="no row"):
-        make_guards([*HANDLERS, ApiKey.SHARE_FETCH])
+        make_guards([*HANDLERS, 71])
 
 
 def test_rights_to_single_resources_without_a_guard_stop_the_start(
@@ -138,6 +145,7 @@ def test_every_guard_that_a_row_names_is_there() -> None:
         "configs": configs,
         "groups": groups,
         "queues": queues,
+        "share_groups": share_groups,
         "topics": topics,
         "transactions": transactions,
     }

@@ -18,6 +18,7 @@ from kafkaesque.access.delegation_tokens import (
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal, User
 from kafkaesque.access.roles import Role
+from kafkaesque.access.sealed import WrappedKey, topic_key_name
 from kafkaesque.access.secret import Secret
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.change_rights import has_rule
@@ -25,13 +26,16 @@ from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
     PutCredential,
+    PutKey,
     PutRole,
     PutUser,
     RemoveCredential,
+    RemoveKey,
     RemoveRules,
 )
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.broker.requests.commands import (
+    AskElection,
     AskMoves,
     ChangeConfig,
     ChangeGroupConfig,
@@ -40,6 +44,7 @@ from kafkaesque.broker.requests.commands import (
     ControllerCommand,
     CreatePartitions,
     CreateTopic,
+    DecideRecovery,
     DeleteTopic,
     MoveReplicas,
     RaiseFeature,
@@ -57,8 +62,13 @@ from kafkaesque.model.errors import (
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kafkaesque.protocols.kafka.messages.create_topics_request import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
+)
+from kafkaesque.protocols.kafka.messages.elect_leaders_request import (
+    ElectLeadersRequest,
+    TopicPartitions,
 )
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 from tests.unit.gateway_kafka.live import LiveCluster
@@ -101,6 +111,9 @@ def of(who: str, kind: type[ClientCommand], **fields: Any) -> ClientCommand:
     return kind(on_behalf_of=OnBehalfOf(f"User:{who}", HOST), **fields)
 
 
+KEY = WrappedKey(
+    name=topic_key_name(b"t" * 16), version=1, keeper="file", keeper_key="k", wrapped=b"w"
+)
 SET = [ConfigChange(name="retention.ms", value="1000")]
 
 
@@ -122,6 +135,14 @@ SET = [ConfigChange(name="retention.ms", value="1000")]
         (PutRole, {"role": Role(name="ops")}, ClusterNotAuthorized),
         (AddRules, {"rules": ()}, ClusterNotAuthorized),
         (RemoveCredential, {"id": "scram-sha-256/root"}, ClusterNotAuthorized),
+        (PutKey, {"key": KEY}, ClusterNotAuthorized),
+        (RemoveKey, {"name": KEY.name, "version": 9}, ClusterNotAuthorized),
+        (AskElection, {"group": 999, "after": 0}, ClusterNotAuthorized),
+        (
+            DecideRecovery,
+            {"group": 999, "formation": 1, "may_be_unclean": True},
+            ClusterNotAuthorized,
+        ),
     ],
 )
 def test_the_controller_refuses_what_no_rule_allows(
@@ -195,6 +216,34 @@ def test_what_the_controller_refuses_is_answered_like_a_refusal(
     topics = client.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 10_000)).topics
     assert topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     client.close()
+
+
+def test_an_unclean_election_is_judged_again_for_whom_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = LiveCluster(
+        tmp_path, count=3, access=AccessMode.REQUIRED, secrets=[SECRET], super_users=[SUPER]
+    )
+    try:
+        for user in ("alice", "root"):
+            add_user(cluster, user)
+        root, alice = Client(cluster), Client(cluster)
+        root.log_in("root")
+        alice.log_in("alice")
+        alone = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(0, [3])])
+        assert not root.ask(CreateTopicsRequest([alone], 10_000)).topics[0].error_code
+        cluster.nodes[3].stop(lambda: None)
+        cluster.wait(lambda: cluster.nodes[3].is_stopped, "the only replica's broker is stopped")
+        # As on a broker that has not heard that something was taken away.
+        monkeypatch.setattr(Rights, "may", lambda *_: True)
+        election = ElectLeadersRequest(1, [TopicPartitions("t", [0])], 30_000)
+        (refused,) = alice.ask(election).replica_election_results[0].partition_result
+        assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        # Of whoever may it is told what the planner makes of it.
+        (told,) = root.ask(election).replica_election_results[0].partition_result
+        assert told.error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    finally:
+        cluster.close()
 
 
 # -- a broker that is cut off

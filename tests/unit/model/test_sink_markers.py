@@ -11,11 +11,12 @@ from kafkaesque.model.sink_markers import keeps_sink_marker, sink_id
 def test_a_sink_s_id_is_known_as_the_group_of_its_marker(query: str) -> None:
     assert keeps_sink_marker(sink_id(query, 0))
     assert keeps_sink_marker(sink_id(query, 117))
+    assert keeps_sink_marker("app-" + sink_id(query, 0))
 
 
 @pytest.mark.parametrize(
     "group",
-    ["billing", "spark-sink-", "spark-sink-readers", "my-spark-sink-0f3a-1", "spark-sink-1"],
+    ["billing", "spark-sink-", "spark-sink-readers", "spark-sink-1"],
 )
 def test_other_groups_are_consumers(group: str) -> None:
     assert not keeps_sink_marker(group)

@@ -41,6 +41,8 @@ PLANTED = [
     ("server", "rich.table", "kafkaesque.server.planted -> rich"),
     ("console", "kafkaesque.broker", "kafkaesque.console.planted -> kafkaesque.broker"),
     ("admin", "kafkaesque.console", "kafkaesque.admin.planted -> kafkaesque.console"),
+    ("client", "kafkaesque.queues", "kafkaesque.client.planted -> kafkaesque.queues"),
+    ("client", "kafkaesque.gateway", "kafkaesque.client.planted -> kafkaesque.gateway"),
     ("spark", "kafkaesque.broker", "kafkaesque.spark.planted -> kafkaesque.broker"),
     ("spark", "kafkaesque.storage", "kafkaesque.spark.planted -> kafkaesque.storage"),
     ("model", "pyarrow", "kafkaesque.model.planted -> pyarrow"),

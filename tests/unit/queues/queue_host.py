@@ -4,11 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.batch_filter import filter_batch
 from kafkaesque.model.ids import Offset
-from kafkaesque.model.records import Record
-from kafkaesque.queues import arrival as names
+from kafkaesque.model.live_offsets import LiveRecords
+from kafkaesque.model.records import Record, decode_columns
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.requests import (
     Answer,
@@ -213,3 +215,18 @@ class QueueHost:
     def _log_snapshot(self) -> None:
         for part in self.table.snapshot_parts():
             self._log(part)
+
+
+def cleaned(entry: Entry, live: LiveRecords) -> Entry | None:
+    """Return what the cleaner leaves of a batch; None: nothing."""
+    header = read_batch_header(entry.data)
+    if header.is_control:
+        return None if read_logged(header, entry.data) else entry
+    columns = decode_columns(entry.data, 1 << 20)
+    rows = [row for row, offset in enumerate(columns.offsets) if offset in live.offsets]
+    if len(rows) == header.record_count:
+        return entry
+    if not rows:
+        return None
+    latest = max(columns.timestamps_ms[row] for row in rows)
+    return entry._replace(data=bytes(filter_batch(header, columns.payload, rows, latest)))

@@ -38,6 +38,8 @@ def test_a_set_of_offsets_is_a_set(steps: list[tuple[int, int, bool]]) -> None:
         assert run == (expected and Run(expected.first, min(expected.end, expected.first + 300)))
         assert offsets.has_all(first, first + length) == (some <= model)
         assert (first in offsets) == (first in model)
+        for end in (first + 1, first + length // 2, first + length + 5_000):
+            assert offsets.count_between(start, end) == len(model.intersection(range(start, end)))
     writer, again = Writer(), OffsetSet()
     offsets.write(writer)
     again.read(Reader(bytes(writer.data)))

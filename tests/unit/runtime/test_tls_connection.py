@@ -25,7 +25,7 @@ from kafkaesque.env.network import (
 from kafkaesque.runtime import outbound, tls_socket
 from kafkaesque.runtime.file import RealFile
 from kafkaesque.runtime.network import RealListener
-from kafkaesque.server.certificates import ClientAuth
+from kafkaesque.server.tls_settings import ClientAuth
 from tests.certificates import TestAuthority
 from tests.unit.env.worlds import EofRecorder, RealWorld, Recorder
 from tests.unit.runtime.tls_client import TlsClient

@@ -18,7 +18,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from kafkaesque.env.network import Address, Framing, ListenOptions
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.runtime import tls_handshakes
-from kafkaesque.server.certificates import ClientAuth, load_tls
+from kafkaesque.server.certificates import load_tls
+from kafkaesque.server.tls_settings import ClientAuth
 from tests.certificates import CLUSTER_ID, TestAuthority
 from tests.unit.env.worlds import RealWorld, Recorder
 from tests.unit.runtime.test_tls_connection import LOCAL, Server, frame

@@ -13,7 +13,8 @@ import pytest
 from kafkaesque.env.network import Address, Framing, ListenOptions
 from kafkaesque.server import certificate_watch
 from kafkaesque.server.certificate_watch import CertificateWatch
-from kafkaesque.server.certificates import ClientAuth, TlsSettings, load_all
+from kafkaesque.server.certificates import load_all
+from kafkaesque.server.tls_settings import ClientAuth, TlsSettings
 from tests.certificates import TestAuthority
 from tests.unit.env.worlds import RealWorld, Recorder
 

@@ -11,7 +11,8 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kafkaesque.model.errors import ConfigError
-from kafkaesque.server.certificates import ClientAuth, load_all, load_tls
+from kafkaesque.server.certificates import load_all, load_tls
+from kafkaesque.server.tls_settings import ClientAuth
 from tests.certificates import CLUSTER_ID, TestAuthority
 
 URI = f"kafkaesque://{CLUSTER_ID}/broker/1"

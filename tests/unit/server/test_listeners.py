@@ -121,8 +121,9 @@ def test_listeners_are_open_unless_told_otherwise(tmp_path: Path) -> None:
 def test_the_default_listener_has_the_access_of_its_section(
     tmp_path: Path, access: AccessMode
 ) -> None:
-    kafka, admin = secured(tmp_path, "", broker=f'access = "{access.value}"')
-    assert kafka.access is access
+    section = f'access = "{access.value}"\nsqs.port = 9324'
+    kafka, admin, sqs = secured(tmp_path, "", broker=section)
+    assert kafka.access is sqs.access is access
     assert admin.access is AccessMode.OPEN
 
 

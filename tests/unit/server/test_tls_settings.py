@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.model.errors import ConfigError
-from kafkaesque.server.certificates import ClientAuth, TlsSettings
 from kafkaesque.server.config import ServerConfig, load_config
+from kafkaesque.server.tls_settings import ClientAuth, TlsSettings
 
 #: For brokers that other machines reach.
 MEANT = "allow.open.listeners = true"

@@ -32,9 +32,9 @@ class Row:
         """Whether the client may ask for this."""
         if self.operation is None:
             return True
-        return call.may(self.operation, self.resource_type, self.name(call)) or (
-            self.or_cluster and call.may(self.operation, ResourceType.CLUSTER, CLUSTER_NAME)
-        )
+        if self.or_cluster and call.could(self.operation, ResourceType.CLUSTER, CLUSTER_NAME):
+            return True
+        return call.may(self.operation, self.resource_type, self.name(call))
 
     def refuse(self, call: Call[Any, Any]) -> None:
         """Answer that the client may not."""
@@ -43,10 +43,10 @@ class Row:
         name, kind = self.name(call), self.resource_type
         if self.hides_topic:
             topic = call.params["topic"]
-            if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            if not call.could(Operation.DESCRIBE, ResourceType.TOPIC, topic):
                 refuse_unknown_topic(call, topic)
                 return
-        if self.is_hidden and not call.may(Operation.DESCRIBE, kind, name):
+        if self.is_hidden and not call.could(Operation.DESCRIBE, kind, name):
             _UNKNOWN[kind](call, name)
             return
         words = self.operation.name.replace("_", " ").title().replace(" ", "")
@@ -93,6 +93,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "logIn": _FOR_STRANGERS,
     "showSession": _FOR_STRANGERS,
     "logOut": _FOR_STRANGERS,
+    "endSessions": _CHANGES_USERS,
     "addSecondFactor": _CHANGES_USERS,
     "removeSecondFactor": _CHANGES_USERS,
     # Keys are the cluster's: who may read a topic may not have it shredded.

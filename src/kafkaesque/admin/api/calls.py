@@ -11,7 +11,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.problems import status_of
 from kafkaesque.admin.api.values import Problem, View
 from kafkaesque.admin.http import JSON, Answer, Outlet, Request, Respond, Source
-from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import RequestRefused
 
@@ -49,18 +49,29 @@ class Call(Generic[QueryT, BodyT]):
         self.is_allowed: Callable[[], bool] = lambda: True
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Tell whether the client may do something to a resource, which need not exist."""
+        """Tell whether the client may do what it asks for to a resource, which need not exist."""
         rights = self.request.visitor.rights
         return rights is None or rights.may(operation, resource_type, name)
+
+    def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Tell the same of what it has not asked for; see `Rights.could`."""
+        rights = self.request.visitor.rights
+        return rights is None or rights.could(operation, resource_type, name)
 
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is, where that is known."""
         rights = self.request.visitor.rights
         return rights.sign(command) if isinstance(rights, Rights) else command
 
+    @property
+    def client(self) -> OnBehalfOf | None:
+        """For whom the controller is asked, where that is known."""
+        rights = self.request.visitor.rights
+        return rights.client if isinstance(rights, Rights) else None
+
     def sees(self, resource_type: ResourceType, name: str) -> bool:
         """Tell whether the client may know of a resource."""
-        return self.may(Operation.DESCRIBE, resource_type, name)
+        return self.could(Operation.DESCRIBE, resource_type, name)
 
     def answer(self, view: View, status: int = 200) -> None:
         """Answer with a view; with 304 if the client has it already."""

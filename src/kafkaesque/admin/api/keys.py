@@ -50,7 +50,9 @@ class KeyPages:
             self._answer(call, what.format("would get"), words)
             return
         self._context.doors.keys.rotate(
-            topic.topic_id, lambda outcome: self._end(call, outcome, what.format("has"), words)
+            topic.topic_id,
+            lambda outcome: self._end(call, outcome, what.format("has"), words),
+            call.client,
         )
 
     def shred_key(self, call: Call[DryRun, None]) -> None:
@@ -71,6 +73,7 @@ class KeyPages:
             topic.topic_id,
             int(text),
             lambda outcome: self._end(call, outcome, what.format("is"), words),
+            call.client,
         )
 
     def rewrap_keys(self, call: Call[DryRun, None]) -> None:
@@ -85,7 +88,7 @@ class KeyPages:
                 call, outcome, f"{outcome} keys are wrapped by the keeper's newest key", words
             )
 
-        self._context.doors.keys.rewrap(on_done)
+        self._context.doors.keys.rewrap(on_done, call.client)
 
     def _end(self, call: Call[DryRun, None], outcome: object, what: str, words: list[str]) -> None:
         if isinstance(outcome, RequestRefused):

@@ -6,6 +6,7 @@ from kafkaesque.model import errors
 from kafkaesque.model.errors import RequestRefused
 
 _STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
+    (errors.NotAuthorized, 403),
     (errors.UnknownTopicOrPartition, 404),
     (errors.UnknownTopicId, 404),
     (errors.TopicExists, 409),

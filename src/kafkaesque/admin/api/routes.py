@@ -355,6 +355,14 @@ def session_routes(pages: SessionPages) -> list[Route]:
         ),
         Route(
             method="DELETE",
+            path="/users/{user}/sessions",
+            name="endSessions",
+            summary="End all sessions of a person",
+            handle=pages.end_sessions,
+            result=Done,
+        ),
+        Route(
+            method="DELETE",
             path="/users/{user}/second-factor",
             name="removeSecondFactor",
             summary="Take a person's second factor away",

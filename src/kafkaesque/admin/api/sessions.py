@@ -16,6 +16,8 @@ from kafkaesque.admin.visitors import Visitors, write_cookie
 from kafkaesque.broker.doors.sessions import NewFactor, Session
 from kafkaesque.model.errors import RequestRefused
 
+#: Stands in the audit log for a log-in by password, and code, that begins a session.
+SESSION: Final = "session"
 #: What is asked next is to see the session.
 CURRENT_MS_MAX: Final = 2_000
 
@@ -90,13 +92,13 @@ class SessionPages:
                 call.refuse_with(outcome)
             else:
                 begun = outcome
-                passwords.succeed(begun.user, host)
+                passwords.succeed(begun.user, visitor.origin, SESSION)
                 self._context.doors.cluster.when_current(
                     CURRENT_MS_MAX, lambda _: self._answer_session(call, begun)
                 )
 
         def on_failure(failure: Failure) -> None:
-            passwords.fail(failure, host, lambda: _refuse_log_in(call))
+            passwords.fail(failure, visitor.origin, SESSION, lambda: _refuse_log_in(call))
 
         def on_password(outcome: Success | Failure) -> None:
             if isinstance(outcome, Failure):
@@ -105,7 +107,7 @@ class SessionPages:
                 sessions.open(outcome, body.code, host, on_session)
 
         authentication = sessions.check_password(host, shows_second_factor=True)
-        if not passwords.check(authentication, message, host, on_password):
+        if not passwords.check(authentication, message, visitor.origin, SESSION, on_password):
             call.refuse(429, "TooManyLogIns", "too many log-ins have failed: try again later")
 
     def _answer_session(self, call: Call[NoQuery, LogIn], begun: Session) -> None:
@@ -160,6 +162,29 @@ class SessionPages:
         view = Done(as_of=self._context.now(), seen_by=self._context.node, what=what)
         call.answer_once(view, cookie=write_cookie(None, 0, is_encrypted=is_encrypted))
 
+    # -- /users/{user}/sessions
+
+    def end_sessions(self, call: Call[NoQuery, None]) -> None:
+        """End all sessions of a person, at all brokers."""
+        doors, user = self._context.doors, call.params["user"]
+
+        def on_closed(outcome: int | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                _refuse_factor(call, outcome)
+                return
+            view = Done(
+                as_of=self._context.now(),
+                seen_by=self._context.node,
+                what=f"{outcome} {'session' if outcome == 1 else 'sessions'} of {user} ended",
+            )
+            doors.cluster.when_current(CURRENT_MS_MAX, lambda _: call.answer_once(view))
+
+        # One may have been begun at another broker a moment ago.
+        doors.cluster.when_current(
+            CURRENT_MS_MAX,
+            lambda _: doors.access.sessions.close_all(user, call.client, on_closed),
+        )
+
     # -- /users/{user}/second-factor
 
     def add_factor(self, call: Call[NoQuery, None]) -> None:
@@ -185,7 +210,7 @@ class SessionPages:
             )
             doors.cluster.when_current(CURRENT_MS_MAX, lambda _: call.answer_once(view, 201))
 
-        doors.access.sessions.add_factor(user, doors.cluster.cluster_id, on_factor)
+        doors.access.sessions.add_factor(user, doors.cluster.cluster_id, call.client, on_factor)
 
     def remove_factor(self, call: Call[NoQuery, None]) -> None:
         """Take a person's second factor away."""
@@ -204,7 +229,7 @@ class SessionPages:
                 CURRENT_MS_MAX, lambda _: call.answer_once(view)
             )
 
-        self._context.doors.access.sessions.remove_factor(user, on_removed)
+        self._context.doors.access.sessions.remove_factor(user, call.client, on_removed)
 
 
 def _refuse_log_in(call: Call[NoQuery, LogIn]) -> None:

@@ -34,7 +34,12 @@ from kafkaesque.broker.requests.commands import (
     RegisterBroker,
     TakeUpMove,
 )
-from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue
+from kafkaesque.broker.requests.queue_commands import (
+    ChangeQueue,
+    CreateQueue,
+    CreateShareQueue,
+    DeleteShareGroup,
+)
 from kafkaesque.broker.requests.retries import retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, RequestTimedOut
@@ -58,6 +63,8 @@ _REPEATABLE = (
     ChangeQuotas,
     CreateQueue,
     ChangeQueue,
+    CreateShareQueue,
+    DeleteShareGroup,
     AskMoves,
     AskMetadataEnd,
     TakeUpMove,
@@ -67,6 +74,8 @@ _REPEATABLE = (
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
 Outcome = ControllerResult | RequestRefused | PeerUnreachable
 ViewOutcome = ControllersView | RequestRefused
+#: From a command, the metadata before it and what is to be told its outcome, what is to be instead.
+Audited = Callable[[ControllerCommand, ClusterState, OnOutcome], OnOutcome]
 
 
 class ControllerClient:
@@ -81,8 +90,11 @@ class ControllerClient:
         voters: ControllerVoters,
         is_cut_off: Callable[[], bool],
         new_topic_id: Callable[[], TopicId],
+        audited: Audited | None,
     ) -> None:
+        """`audited` tells the audit log what becomes of commands; None: there is none."""
         self._node = node
+        self._audited = audited
         self.is_cut_off = is_cut_off
         self.new_topic_id = new_topic_id
         self._voters = voters
@@ -120,6 +132,8 @@ class ControllerClient:
         `NotController` means that no controller was found, and that it was not done;
         `RequestTimedOut` that it may or may not have been done.
         """
+        if self._audited is not None and self.controller is not None:
+            on_done = self._audited(command, self.controller.state, on_done)
         _Errand(self, command, self._clock, self._clock.now_ms() + timeout_ms, on_done).attempt()
 
     def ask_controller(

@@ -71,6 +71,8 @@ class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendIn
         #: What was set for groups, by their names: what their tables go by from then on.
         self._times: dict[str, ConsumerTimes] = {}
         self._topics = TopicCatalogSource()
+        #: Whether a group is a share group, whose members are no consumers of this kind.
+        self.is_share_group: Callable[[str], bool] = lambda _: False
         self._names = NameWatch(clock=services.clock, metadata=services.metadata)
         kind: TableKind[GroupTable, Request, Notice, Answer, AppendInTransaction] = TableKind(
             topic=OFFSETS_TOPIC,
@@ -98,13 +100,25 @@ class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendIn
         if isinstance(event, CommitOffsets | CommitOffsetsInTransaction) and event.is_by_name:
             self._names.on_commit()
         is_heartbeat = isinstance(event, ConsumerGroupHeartbeat)
-        if is_heartbeat and not self._metadata.is_caught_up:
+        if isinstance(event, JoinGroup | ConsumerGroupHeartbeat) and self.is_share_group(key):
+            on_result(
+                GroupError.GROUP_ID_NOT_FOUND
+                if is_heartbeat
+                else GroupError.INCONSISTENT_GROUP_PROTOCOL
+            )
+        elif is_heartbeat and not self._metadata.is_caught_up:
             # Topics that this broker has not heard of again would be taken from their consumers.
             on_result(GroupError.COORDINATOR_LOAD_IN_PROGRESS)
         elif isinstance(event, JoinGroup):
             super().step(key, event, self._telling(event.group_id, on_result))
         else:
             super().step(key, event, on_result)
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether there is a classic or a consumer group of the name, coordinated here."""
+        where = self.find(group_id)
+        host = self._by_group.get(self._metadata.state.partition(where).group)
+        return host is not None and host.is_loaded and host.table.has_group(group_id)
 
     def _telling(self, group: str, on_result: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """Tell in the log of a generation that begins: its leader is the one who hears of all."""

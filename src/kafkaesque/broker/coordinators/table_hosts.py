@@ -167,6 +167,17 @@ class TableHosts(Generic[TableT, RequestT, NoticeT, ResultT, WorkT]):
         else:
             host.step(event, on_result)
 
+    def error_of(self, key: str) -> ResultT | None:
+        """Return why nothing can be asked here of what has this name; None if it can."""
+        try:
+            where = self.find(key)
+        except LeaderNotAvailable:
+            return self._kind.not_available
+        host = self._by_group.get(self._metadata.state.partition(where).group)
+        if host is None:
+            return self._kind.not_coordinator
+        return None if host.is_loaded else self._kind.is_loading
+
     def ask_all(
         self,
         make_event: Callable[[], RequestT],

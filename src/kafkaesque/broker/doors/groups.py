@@ -2,6 +2,7 @@
 
 from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
+from kafkaesque.broker.coordinators.share_groups import ShareGroups
 
 
 class Groups:
@@ -14,13 +15,22 @@ class Groups:
         "find",
         "list_groups",
         "next_token",
+        "share",
         "step",
         "when_found",
     )
 
-    def __init__(self, *, coordinators: GroupCoordinators, offsets: GroupOffsetsClient) -> None:
+    def __init__(
+        self,
+        *,
+        coordinators: GroupCoordinators,
+        offsets: GroupOffsetsClient,
+        share: ShareGroups,
+    ) -> None:
         #: The tables on this broker, for those who count them.
         self.coordinators = coordinators
+        #: Share groups whose coordinator is on this broker.
+        self.share = share
         #: Brings a request to the group's coordinator on this broker, or says that it is elsewhere.
         self.step = coordinators.step
         self.next_token = coordinators.next_token

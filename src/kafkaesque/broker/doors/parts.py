@@ -24,6 +24,13 @@ class Parts:
         """Have other brokers' questions answered; refused until this is called."""
         self._desk.open(answerer)
 
+    def answer_when_asked(self, make_answerer: Callable[[], None]) -> None:
+        """Have the first question call this; it calls `answer_with`, and the question is answered.
+
+        Until somebody asks, nothing that answers has to be loaded.
+        """
+        self._desk.open_when_asked(make_answerer)
+
     def ask(
         self,
         node: NodeId,

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_names import OWN_VHOST_MARK, QueueName
 from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
@@ -14,8 +14,9 @@ from kafkaesque.broker.requests.queue_requests import (
     PutResult,
 )
 from kafkaesque.env.clock import Clock
+from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import NodeId, TopicId
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.records import Record
@@ -72,12 +73,15 @@ class Queues:
         Raises:
             UnknownQueue: there is none of the name.
         """
+        if name.vhost.startswith(OWN_VHOST_MARK):
+            raise UnknownQueue(f"queue {name} does not exist")
         return self._metadata.state.queue(name)
 
     def all(self) -> list[QueueState]:
-        """Return all queues, by virtual host and name."""
+        """Return all queues that clients have made, by virtual host and name."""
         queues = self._metadata.state.queues
-        return [queues[name] for name in sorted(queues)]
+        own = [name for name in queues if not name.vhost.startswith(OWN_VHOST_MARK)]
+        return [queues[name] for name in sorted(own)]
 
     def new_consumer(self) -> ConsumerName:
         """Return a name for a consumer that is connected with this broker."""
@@ -115,7 +119,7 @@ class Queues:
 
 def _headers_of(message: NewMessage) -> Headers:
     """Return a message's headers, with what the queue is to know of it."""
-    own = tuple(each for each in message.headers if not each[0].startswith(arrival.OWN_PREFIX))
+    own = tuple(each for each in message.headers if not each[0].startswith(names.PREFIX))
     said = arrival.headers_of(
         priority=message.priority,
         group=message.group,

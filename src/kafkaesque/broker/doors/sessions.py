@@ -9,16 +9,18 @@ from kafkaesque.access.credentials import CredentialId, TotpSecret, recovery_loo
 from kafkaesque.access.errors import CodeUsed, CredentialUnknown, UserUnknown
 from kafkaesque.access.oauthbearer import BearerContext, check_bearer
 from kafkaesque.access.recovery_codes import CODE_BYTES, CODES, make_codes
-from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client, start_authentication
+from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client
+from kafkaesque.access.sasl_servers import start_authentication
 from kafkaesque.access.sealing import NONCE_BYTES as SEALING_NONCE_BYTES
 from kafkaesque.access.sealing import totp_purpose
 from kafkaesque.access.second_factor import RecoveryUse, TotpUse
 from kafkaesque.access.secret import Secret
-from kafkaesque.access.sessions import Proof, make_session, prove
+from kafkaesque.access.sessions import Proof, make_session, prove, sessions_of
 from kafkaesque.access.tokens import TOKEN_BYTES, write_token
 from kafkaesque.access.totp import SECRET_BYTES, write_uri
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.requests.access_commands import OpenSession, PutCredential, RemoveCredential
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
@@ -50,6 +52,7 @@ class NewFactor:
 OnSession = Callable[[Session | Failure | RequestRefused], None]
 OnFactor = Callable[[NewFactor | RequestRefused], None]
 OnRemoved = Callable[[RequestRefused | None], None]
+OnClosed = Callable[[int | RequestRefused], None]
 
 
 class Sessions:
@@ -118,11 +121,28 @@ class Sessions:
 
     def close(self, credential: CredentialId, on_done: OnRemoved) -> None:
         """End a session; done as well if there is none such."""
-        self._remove([credential], on_done)
+        self._remove([credential], None, on_done)
+
+    def close_all(self, user: str, client: OnBehalfOf | None, on_done: OnClosed) -> None:
+        """End all sessions of a person that are known here; `on_done` gets how many they were.
+
+        Of the client the controller asks whether it may, as in what follows.
+        """
+        state, now_ms = self._checkers.access(), self._clock.wall_ms()
+        if user not in state.users:
+            on_done(UserUnknown(f"there is no user {user!r}"))
+            return
+        ids = [each.id for each in sessions_of(state, user) if each.expires_ms > now_ms]
+        if ids:
+            self._remove(ids, client, lambda refusal: on_done(refusal or len(ids)))
+        else:
+            on_done(0)
 
     # -- second factors
 
-    def add_factor(self, user: str, cluster: str, on_done: OnFactor) -> None:
+    def add_factor(
+        self, user: str, cluster: str, client: OnBehalfOf | None, on_done: OnFactor
+    ) -> None:
         """Give a person a second factor, in place of the one that there was.
 
         Sessions that were begun without it, and connections by its password alone, end.
@@ -148,12 +168,13 @@ class Sessions:
             if isinstance(outcome, RequestRefused):
                 on_done(outcome)
             else:
-                command = PutCredential(credential=factor)
+                command = PutCredential(credential=factor, on_behalf_of=client)
                 self._controller.submit(command, CHANGE_MS_MAX, on_factor)
 
-        self._controller.submit(PutCredential(credential=kept), CHANGE_MS_MAX, on_codes)
+        first = PutCredential(credential=kept, on_behalf_of=client)
+        self._controller.submit(first, CHANGE_MS_MAX, on_codes)
 
-    def remove_factor(self, user: str, on_done: OnRemoved) -> None:
+    def remove_factor(self, user: str, client: OnBehalfOf | None, on_done: OnRemoved) -> None:
         """Take a person's second factor and recovery codes away."""
         state = self._checkers.access()
         found = [state.find(each) for each in (totp_lookup(user), recovery_lookup(user))]
@@ -161,9 +182,11 @@ class Sessions:
         if not ids:
             on_done(CredentialUnknown(f"user {user!r} has no second factor"))
             return
-        self._remove(ids, on_done)
+        self._remove(ids, client, on_done)
 
-    def _remove(self, ids: list[CredentialId], on_done: OnRemoved) -> None:
+    def _remove(
+        self, ids: list[CredentialId], client: OnBehalfOf | None, on_done: OnRemoved
+    ) -> None:
         """Remove one credential after the other."""
 
         def on_outcome(outcome: object) -> None:
@@ -173,9 +196,10 @@ class Sessions:
             elif len(ids) == 1:
                 on_done(None)
             else:
-                self._remove(ids[1:], on_done)
+                self._remove(ids[1:], client, on_done)
 
-        self._controller.submit(RemoveCredential(id=ids[0]), CHANGE_MS_MAX, on_outcome)
+        command = RemoveCredential(id=ids[0], on_behalf_of=client)
+        self._controller.submit(command, CHANGE_MS_MAX, on_outcome)
 
 
 def _with_use(command: OpenSession, proof: Proof) -> OpenSession:

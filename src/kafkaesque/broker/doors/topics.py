@@ -10,6 +10,7 @@ from kafkaesque.broker.peers.link import PeerUnreachable
 from kafkaesque.broker.replication.leader_waits import LeaderWaits
 from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import Done, TransferLeadership
 from kafkaesque.broker.upkeep.log_starts import LogStarts
 from kafkaesque.broker.upkeep.unclean_election import OnElected, UncleanElections
@@ -55,7 +56,9 @@ class Topics:
         #: Calls when all partitions of a topic are known to have leaders, or the time is up.
         self.when_led: Callable[[str, int, Callable[[], None]], None] = leader_waits.wait
         #: Brings a partition that has lost its majority to a leader, perhaps losing records.
-        self.elect_unclean: Callable[[PartitionState, int, OnElected], None] = elections.begin
+        self.elect_unclean: Callable[[PartitionState, int, OnElected, OnBehalfOf | None], None] = (
+            elections.begin
+        )
 
     def transfer_leadership(
         self,

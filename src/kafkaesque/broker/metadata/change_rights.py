@@ -32,6 +32,7 @@ from kafkaesque.broker.requests.access_commands import (
 )
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.broker.requests.commands import (
+    AskElection,
     AskMoves,
     ChangeConfig,
     ChangeControllers,
@@ -39,6 +40,7 @@ from kafkaesque.broker.requests.commands import (
     ChangeQuotas,
     CreatePartitions,
     CreateTopic,
+    DecideRecovery,
     DeleteTopic,
     MoveReplicas,
     RaiseFeature,
@@ -121,10 +123,27 @@ def _queue(operation: Operation) -> _Rule:
     def rule(case: _Case) -> NotAuthorized | None:
         name = queue_resource(QueueName(case.command.vhost, case.command.name))
         if case.may(operation, ResourceType.QUEUE, name) or case.may_cluster(operation):
-            return None
+            return _ways(case)
         return QueueNotAuthorized(f"no rule allows this with queue {name!r}")
 
     return rule
+
+
+def _ways(case: _Case) -> NotAuthorized | None:
+    """Whoever says where dead letters go writes there, and who says what is read reads it."""
+    command = case.command
+    options = getattr(command, "options", None) or getattr(command, "changes", None) or {}
+    queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
+    if queue:
+        name = queue_resource(QueueName(command.vhost, queue))
+        if not case.may(Operation.WRITE, ResourceType.QUEUE, name):
+            return QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+    if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
+        return _topic_refusal()
+    source = options.get("source.topic")
+    if source and not case.may(Operation.READ, ResourceType.TOPIC, source):
+        return _topic_refusal()
+    return None
 
 
 def _config(case: _Case) -> NotAuthorized | None:
@@ -182,6 +201,9 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     ChangeQuotas: _cluster(Operation.ALTER_CONFIGS),
     MoveReplicas: _cluster(Operation.ALTER),
     AskMoves: _cluster(Operation.DESCRIBE),
+    # Both at an administrator's word: what it may lose is everybody's.
+    AskElection: _cluster(Operation.ALTER),
+    DecideRecovery: _cluster(Operation.ALTER),
     RaiseFeature: _cluster(Operation.ALTER),
     ChangeControllers: _cluster(Operation.ALTER),
     RemoveBroker: _cluster(Operation.ALTER),

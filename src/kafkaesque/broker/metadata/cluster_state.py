@@ -168,6 +168,8 @@ class QueueState(TopicState):
 
     queue: QueueName
     options: dict[str, str]
+    #: The topic that it is a cursor over; None: its messages are in its own log.
+    source: TopicId | None = None
 
 
 #: Key of the dynamic options that hold for all brokers.
@@ -198,6 +200,7 @@ class ClusterState:
     #: Queues have a namespace of their own, and their logs are not among the topics.
     queues: dict[QueueName, QueueState] = field(default_factory=dict)
     queues_by_log: dict[TopicId, QueueState] = field(default_factory=dict)
+    queues_by_vhost: dict[str, dict[str, QueueState]] = field(default_factory=dict)
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
     #: Of groups that are or ever were recovered without a majority (ADR 16).
     recoveries: dict[GroupId, RecoveryState] = field(default_factory=dict)
@@ -249,6 +252,10 @@ class ClusterState:
         if state is None:
             raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
         return state
+
+    def queues_of(self, vhost: str) -> list[QueueState]:
+        """Return the queues of a virtual host."""
+        return list(self.queues_by_vhost.get(vhost, {}).values())
 
     def queue(self, name: QueueName) -> QueueState:
         """Return a queue by name.
@@ -384,8 +391,10 @@ class ClusterState:
             created_ms=record.at_ms,
             queue=name,
             options=dict(record.options),
+            source=TopicId(record.source) if isinstance(record.source, bytes) else None,
         )
         self.queues[name] = self.queues_by_log[log_id] = queue
+        self.queues_by_vhost.setdefault(name.vhost, {})[name.name] = queue
         self._add_partitions(queue, record.partitions)
 
     def _add_partitions(
@@ -424,6 +433,10 @@ class ClusterState:
         topic = self._existing(record.topic_id)
         if isinstance(topic, QueueState):
             del self.queues[topic.queue]
+            of_vhost = self.queues_by_vhost[topic.queue.vhost]
+            del of_vhost[topic.queue.name]
+            if not of_vhost:
+                del self.queues_by_vhost[topic.queue.vhost]
             del self.queues_by_log[topic.topic_id]
         else:
             del self.topics[topic.name]
@@ -491,6 +504,7 @@ class ClusterState:
                 partitions=tuple(partition.placement() for partition in queue.partitions),
                 options=queue.options,
                 configs=queue.configs,
+                source=msgspec.UNSET if queue.source is None else queue.source,
                 at_ms=queue.created_ms,
             )
             for queue in self.queues.values()

@@ -33,9 +33,13 @@ from kafkaesque.broker.metadata.move_planner import (
 )
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.queue_planner import (
+    plan_cursor_deletions,
+    plan_cursor_growth,
     plan_queue,
     plan_queue_change,
     plan_queue_deletion,
+    plan_share_group_deletion,
+    plan_share_queue,
 )
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
@@ -61,7 +65,13 @@ from kafkaesque.broker.metadata.recovery_planner import (
     plan_given_up,
     plan_told,
 )
-from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name, find_collision
+from kafkaesque.broker.metadata.topic_names import (
+    AUDIT_TOPIC,
+    INTERNAL_TOPICS,
+    TABLE_TOPICS,
+    check_topic_name,
+    find_collision,
+)
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE
 from kafkaesque.broker.options.groups import (
     GROUP_OPTIONS,
@@ -106,7 +116,9 @@ from kafkaesque.broker.requests.commands import (
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
+    CreateShareQueue,
     DeleteQueue,
+    DeleteShareGroup,
     QueueCommand,
     QueueResult,
 )
@@ -335,6 +347,7 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
                 place=lambda: _number(
                     state, _place_new(state, 1, command.replication_factor, inputs)
                 ),
+                number=lambda placed: _number(state, placed),
                 new_id=inputs.new_topic_id,
                 wall_ms=inputs.wall_ms,
             )
@@ -344,6 +357,18 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
             return Plan(records=[deleted], result=Done())
         case ChangeQueue():
             return Plan(records=list(plan_queue_change(state, command)), result=Done())
+        case CreateShareQueue():
+            log_id, made = plan_share_queue(
+                state,
+                command,
+                number=lambda placed: _number(state, placed),
+                new_id=inputs.new_topic_id,
+                wall_ms=inputs.wall_ms,
+            )
+            return Plan(records=list(made), result=QueueResult(log_id=log_id))
+        case DeleteShareGroup():
+            ended = plan_share_group_deletion(state, command, inputs.wall_ms)
+            return Plan(records=list(ended), result=Done())
 
 
 def _result_of(topic: TopicState) -> TopicResult:
@@ -412,8 +437,8 @@ def _number(
 
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a new topic: the brokers' own are compacted, whoever makes them."""
-    return {"cleanup.policy": "compact", **configs} if name in INTERNAL_TOPICS else configs
+    """Return the options of a new topic: those with tables are compacted, whoever makes them."""
+    return {"cleanup.policy": "compact", **configs} if name in TABLE_TOPICS else configs
 
 
 def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -423,7 +448,12 @@ def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]
     """
     policy = "cleanup.policy"
     is_changed = before.get(policy) != after.get(policy)
-    if name in INTERNAL_TOPICS and is_changed and after.get(policy) != "compact":
+    if name == AUDIT_TOPIC and is_changed and after.get(policy) != "delete":
+        raise InvalidConfig(
+            f"{name} is the audit log, and its {policy} must be delete: compaction would remove "
+            "entries from the middle of it"
+        )
+    if name in TABLE_TOPICS and is_changed and after.get(policy) != "compact":
         raise InvalidConfig(
             f"{name} is an internal topic, and its {policy} must be compact: otherwise committed "
             "offsets and the state of transactions would be deleted in time"
@@ -450,6 +480,8 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
 
 def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs) -> Plan:
     topic = _named_topic(state, command)
+    if topic.name == AUDIT_TOPIC:
+        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log: nobody can delete it")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     key_name = topic_key_name(topic.topic_id)
     keys = [
@@ -458,7 +490,7 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
         if name == key_name
     ]
     return Plan(
-        records=[deleted, *keys],
+        records=[deleted, *keys, *plan_cursor_deletions(state, topic.topic_id, inputs.wall_ms)],
         result=_topic_result(topic),
     )
 
@@ -497,8 +529,10 @@ def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: Pla
         placed = _checked_assignments(state, command.assignments, factor)
     else:
         placed = _place_new(state, wanted - have, factor, inputs)
-    record = PartitionsAdded(topic_id=topic.topic_id, partitions=_number(state, placed))
-    return Plan(records=[] if command.validate_only else [record], result=Done())
+    numbered = _number(state, placed)
+    record = PartitionsAdded(topic_id=topic.topic_id, partitions=numbered)
+    grown = plan_cursor_growth(state, topic.topic_id, numbered)
+    return Plan(records=[] if command.validate_only else [record, *grown], result=Done())
 
 
 def _checked_topic(

@@ -9,6 +9,9 @@ from kafkaesque.model.ids import TopicId
 #: Where protocols that know no virtual hosts have their queues.
 DEFAULT_VHOST = "/"
 NAME_BYTES_MAX = 255
+#: Virtual hosts that begin so are the brokers' own: a share group's has the group behind it.
+OWN_VHOST_MARK = "__"
+SHARE_VHOST_MARK = "__share/"
 #: Names in rules begin so where the virtual host is not the default one.
 VHOST_MARK = "vhost:"
 
@@ -37,8 +40,29 @@ def check_queue_name(queue: QueueName) -> None:
             raise InvalidRequest(
                 f"the name of a {what} has 1 to {NAME_BYTES_MAX} bytes, this has {size}"
             )
+        if "\0" in text:
+            raise InvalidRequest(f"the name of a {what} has no NUL in it")
+    if queue.vhost.startswith(OWN_VHOST_MARK):
+        raise InvalidRequest(f"virtual hosts that begin with {OWN_VHOST_MARK!r} are the brokers'")
     if queue.vhost == DEFAULT_VHOST and queue.name.startswith(VHOST_MARK):
         raise InvalidRequest(f"names of queues do not begin with {VHOST_MARK!r}")
+
+
+def share_vhost(group: str) -> str:
+    """Return the virtual host of a share group's cursors."""
+    return SHARE_VHOST_MARK + group
+
+
+def share_queue(group: str, topic_id: TopicId) -> QueueName:
+    """Return what a share group's cursor over a topic is called."""
+    return QueueName(share_vhost(group), topic_id.hex())
+
+
+def share_group_of(queue: QueueName) -> str | None:
+    """Return the share group that a queue belongs to, if it is one's cursor."""
+    if not queue.vhost.startswith(SHARE_VHOST_MARK):
+        return None
+    return queue.vhost.removeprefix(SHARE_VHOST_MARK)
 
 
 def queue_resource(queue: QueueName) -> str:

@@ -3,19 +3,39 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
+import msgspec
+
+from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
 from kafkaesque.broker.metadata.feature_planner import check_may_have_queues
-from kafkaesque.broker.metadata.queue_names import QueueName, check_queue_name
+from kafkaesque.broker.metadata.queue_names import (
+    QueueName,
+    check_queue_name,
+    share_group_of,
+    share_queue,
+)
 from kafkaesque.broker.metadata.records import (
     PartitionPlacement,
+    PartitionsAdded,
     QueueChanged,
     QueueCreated,
     TopicDeleted,
 )
-from kafkaesque.broker.options.queues import QUEUES_MAX, make_policy
-from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
+from kafkaesque.broker.options.queues import (
+    QUEUES_MAX,
+    SOURCE_START,
+    SOURCE_TOPIC,
+    make_policy,
+    topic_of_target,
+)
+from kafkaesque.broker.requests.queue_commands import (
+    ChangeQueue,
+    CreateQueue,
+    CreateShareQueue,
+    DeleteQueue,
+    DeleteShareGroup,
+)
 from kafkaesque.model.errors import ConfigError, InvalidConfig, OverBound, QueueExists
-from kafkaesque.model.ids import TopicId
+from kafkaesque.model.ids import NodeId, TopicId
 
 #: The longest batch of messages that is appended at once.
 MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -32,11 +52,16 @@ LOG_CONFIGS: Final = {
 }
 
 
+#: Gives placed partitions their groups.
+Number = Callable[[list[tuple[NodeId, ...]]], tuple[PartitionPlacement, ...]]
+
+
 def plan_queue(
     state: ClusterState,
     command: CreateQueue,
     *,
     place: Callable[[], tuple[PartitionPlacement, ...]],
+    number: Number,
     new_id: Callable[[], TopicId],
     wall_ms: int,
 ) -> tuple[TopicId, list[QueueCreated]]:
@@ -57,16 +82,116 @@ def plan_queue(
     if len(state.queues) >= QUEUES_MAX:
         raise OverBound(f"there are {QUEUES_MAX} queues already")
     log_id = new_id()
+    source = _source(state, options)
     record = QueueCreated(
         vhost=name.vhost,
         name=name.name,
         log_id=log_id,
-        partitions=place(),
+        partitions=place() if source is None else number(_placed_as(source)),
         options=options,
         configs=LOG_CONFIGS,
+        source=msgspec.UNSET if source is None else source.topic_id,
         at_ms=wall_ms,
     )
     return log_id, [record]
+
+
+def _source(state: ClusterState, options: Mapping[str, str]) -> TopicState | None:
+    """Return the topic that a queue is a cursor over.
+
+    Raises:
+        InvalidConfig: there is no such topic.
+    """
+    name = options.get(SOURCE_TOPIC)
+    if not name:
+        return None
+    topic = state.topics.get(name)
+    if topic is None or topic.is_internal:
+        raise InvalidConfig(f"{SOURCE_TOPIC}: there is no topic {name!r}")
+    return topic
+
+
+def _placed_as(topic: TopicState) -> list[tuple[NodeId, ...]]:
+    return [each.wanted for each in topic.partitions]
+
+
+def plan_cursor_growth(
+    state: ClusterState, topic_id: TopicId, added: tuple[PartitionPlacement, ...]
+) -> list[PartitionsAdded]:
+    """Return the records by which the cursors over a topic grow as it does, by `added`."""
+    grown: list[PartitionsAdded] = []
+    next_group = state.next_group + len(added)
+    for queue in state.queues.values():
+        if queue.source == topic_id:
+            placed = tuple(
+                PartitionPlacement(group=next_group + at, replicas=each.replicas)
+                for at, each in enumerate(added)
+            )
+            next_group += len(added)
+            grown.append(PartitionsAdded(topic_id=queue.topic_id, partitions=placed))
+    return grown
+
+
+def plan_share_queue(
+    state: ClusterState,
+    command: CreateShareQueue,
+    *,
+    number: Number,
+    new_id: Callable[[], TopicId],
+    wall_ms: int,
+) -> tuple[TopicId, list[QueueCreated | PartitionsAdded]]:
+    """Return the id of a cursor's log, and the record that makes it or lets it grow.
+
+    Each of its partitions is placed as the topic's, so that mostly one broker leads both.
+
+    Raises:
+        UnknownTopicId: there is no such topic.
+        OverBound: there are too many queues.
+    """
+    check_may_have_queues(state)
+    topic = state.topic_by_id(TopicId(command.topic_id))
+    name = share_queue(command.group, topic.topic_id)
+    existing = state.queues.get(name)
+    have = 0 if existing is None else len(existing.partitions)
+    placed = number([each.wanted for each in topic.partitions[have:]])
+    if existing is not None:
+        added = PartitionsAdded(topic_id=existing.topic_id, partitions=placed)
+        return existing.topic_id, [added] if placed else []
+    if len(state.queues) >= QUEUES_MAX:
+        raise OverBound(f"there are {QUEUES_MAX} queues already")
+    log_id = new_id()
+    record = QueueCreated(
+        vhost=name.vhost,
+        name=name.name,
+        log_id=log_id,
+        partitions=placed,
+        configs=LOG_CONFIGS,
+        source=topic.topic_id,
+        at_ms=wall_ms,
+    )
+    return log_id, [record]
+
+
+def plan_share_group_deletion(
+    state: ClusterState, command: DeleteShareGroup, wall_ms: int
+) -> list[TopicDeleted]:
+    """Return the records that end cursors of a share group."""
+    return [
+        TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms)
+        for each in state.queues.values()
+        if share_group_of(each.queue) == command.group and command.topic_id in (None, each.source)
+    ]
+
+
+def plan_cursor_deletions(
+    state: ClusterState, topic_id: TopicId, wall_ms: int
+) -> list[TopicDeleted]:
+    """Return the records that end all cursors over a topic, which is deleted."""
+    return [
+        TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms)
+        for each in state.queues.values()
+        if each.source == topic_id
+    ]
 
 
 def plan_queue_deletion(state: ClusterState, command: DeleteQueue, wall_ms: int) -> TopicDeleted:
@@ -93,6 +218,9 @@ def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueCh
             options.pop(name, None)
         else:
             options[name] = value
+    for fixed in (SOURCE_TOPIC, SOURCE_START):
+        if options.get(fixed) != queue.options.get(fixed):
+            raise InvalidConfig(f"{fixed} cannot be changed: make another queue")
     options = _checked(state, queue.queue, options)
     if options == queue.options:
         return []
@@ -105,7 +233,11 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
     target = policy.dead_letters_to
-    if target and QueueName(name.vhost, target) not in state.queues and target != name.name:
+    topic = topic_of_target(target)
+    if topic is not None:
+        if topic not in state.topics or state.topics[topic].is_internal:
+            raise InvalidConfig(f"dead.letter.topic: there is no topic {topic!r} for it")
+    elif target and QueueName(name.vhost, target) not in state.queues and target != name.name:
         raise InvalidConfig(f"dead.letter.queue: there is no queue {target!r}")
     return dict(options)
 

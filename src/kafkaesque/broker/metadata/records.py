@@ -132,6 +132,8 @@ class QueueCreated(MetadataRecord, tag="queue", frozen=True, kw_only=True):
     options: dict[str, str] = msgspec.field(default_factory=dict)
     #: The log's: options of topics.
     configs: dict[str, str] = msgspec.field(default_factory=dict)
+    #: The topic that it is a cursor over: the log has as many partitions, and no messages.
+    source: bytes | msgspec.UnsetType = msgspec.UNSET
     at_ms: int = 0
 
 

@@ -7,8 +7,11 @@ from kafkaesque.model.errors import InvalidTopic
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-#: Topics that the brokers make, and write to alone.
-INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+#: Who has logged in, was refused something, and has changed what; see `AuditWriter`.
+AUDIT_TOPIC = "__audit"
+#: Topics that the brokers make, and write to alone; and those of them that hold tables.
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AUDIT_TOPIC)
+TABLE_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 #: Logs of queues have this and their id as names. They are no topics: no client sees them.
 QUEUE_LOG_PREFIX = "__queue-"
 #: The controllers' own log stands under this name, and is no topic.

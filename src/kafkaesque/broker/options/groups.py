@@ -1,13 +1,13 @@
 """Options of groups: what there is, what is allowed, and what a consumer group goes by.
 
 Names, types, defaults and bounds are Apache Kafka's (KIP-848, KIP-932, KIP-1071, KIP-1240). What
-is said of one group goes before the broker option behind it. Options of share and streams groups
-are checked, kept and shown; there are no such groups yet that would go by them.
+is said of one group goes before the broker option behind it. Options of streams groups are checked,
+kept and shown; there are no such groups yet that would go by them.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaesque.groups.consumer.config import ConsumerTimes
 from kafkaesque.model.errors import ConfigError, InvalidRequest
@@ -39,14 +39,15 @@ _BOUNDED: Final = {
     for name in (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
 }
 _DURATION: Final = re.compile(
-    r"by_duration:P(?=[0-9T])(?:[0-9]+D)?"
-    r"(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?"
+    r"by_duration:P(?=[0-9T])(?:(?P<days>[0-9]+)D)?"
+    r"(?:T(?=[0-9])(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?"
+    r"(?:(?P<seconds>[0-9]+(?:\.[0-9]{1,9})?)S)?)?"
 )
 
 OptionOf = Callable[[str], OptionValue]
 
 
-def _times(kind: str, whose: str) -> list[Option]:
+def _times(kind: str, whose: str, note: str = "") -> list[Option]:
     """Return the options that share and streams groups have in common, with Kafka's bounds."""
     return [
         Option(
@@ -55,8 +56,8 @@ def _times(kind: str, whose: str) -> list[Option]:
             default=45_000,
             minimum=45_000,
             maximum=60_000,
-            doc=f"A member of a {whose} group that has not been heard of for this long has left. "
-            f"There are no {whose} groups yet.",
+            doc=f"A member of a {whose} group that has not been heard of for this long has "
+            f"left.{note}",
         ),
         Option(
             name=f"{kind}.heartbeat.interval.ms",
@@ -64,8 +65,7 @@ def _times(kind: str, whose: str) -> list[Option]:
             default=5_000,
             minimum=5_000,
             maximum=15_000,
-            doc=f"How often members of a {whose} group send heartbeats. There are no {whose} "
-            "groups yet.",
+            doc=f"How often members of a {whose} group send heartbeats.{note}",
         ),
         Option(
             name=f"{kind}.assignment.interval.ms",
@@ -73,8 +73,7 @@ def _times(kind: str, whose: str) -> list[Option]:
             default=1_000,
             minimum=0,
             maximum=15_000,
-            doc=f"Time between two assignments of a {whose} group. There are no {whose} groups "
-            "yet.",
+            doc=f"Time between two assignments of a {whose} group.{note}",
         ),
     ]
 
@@ -118,15 +117,15 @@ _SHARE: Final = [
         type=OptionType.STRING,
         default="latest",
         doc="Where a share group begins: earliest, latest, or by_duration: with an ISO 8601 "
-        "duration, such as by_duration:PT1H. There are no share groups yet.",
+        "duration, such as by_duration:PT1H.",
     ),
     Option(
         name="share.isolation.level",
         type=OptionType.STRING,
         default="read_uncommitted",
         choices=("read_committed", "read_uncommitted"),
-        doc="Whether a share group gets records of transactions that are not committed. There are "
-        "no share groups yet.",
+        doc="Whether a share group gets records of transactions that are not committed. It never "
+        "does here: they come when they are committed.",
     ),
     Option(
         name="share.record.lock.duration.ms",
@@ -134,8 +133,7 @@ _SHARE: Final = [
         default=30_000,
         minimum=15_000,
         maximum=60_000,
-        doc="How long a consumer of a share group has a record for itself. There are no share "
-        "groups yet.",
+        doc="How long a consumer of a share group has a record for itself.",
     ),
     Option(
         name="share.delivery.count.limit",
@@ -143,7 +141,7 @@ _SHARE: Final = [
         default=5,
         minimum=2,
         maximum=10,
-        doc="How often a share group gets a record. There are no share groups yet.",
+        doc="How often a share group gets a record.",
     ),
     Option(
         name="share.partition.max.record.locks",
@@ -151,22 +149,20 @@ _SHARE: Final = [
         default=2_000,
         minimum=100,
         maximum=4_000,
-        doc="Records of one partition that consumers of a share group may have at a time. There "
-        "are no share groups yet.",
+        doc="Records of one partition that consumers of a share group may have at a time.",
     ),
     Option(
         name="share.renew.acknowledge.enable",
         type=OptionType.BOOLEAN,
         default=True,
-        doc="Whether consumers of a share group may keep a record for longer. There are no share "
-        "groups yet.",
+        doc="Whether consumers of a share group may keep a record for longer.",
     ),
     Option(
         name=DEAD_LETTER_TOPIC,
         type=OptionType.STRING,
         default="",
-        doc="The topic for records that a share group gives up; it must not begin with two "
-        "underscores. There are no share groups yet.",
+        doc="The topic for records that a share group gives up, with headers that say why; it must "
+        "exist, and not begin with two underscores.",
     ),
     Option(
         name="errors.deadletterqueue.copy.record.enable",
@@ -177,7 +173,7 @@ _SHARE: Final = [
     ),
 ]
 _STREAMS: Final = [
-    *_times("streams", "streams"),
+    *_times("streams", "streams", " There are no streams groups yet."),
     Option(
         name="streams.initial.rebalance.delay.ms",
         type=OptionType.INT,
@@ -223,6 +219,50 @@ GROUP_OPTIONS: Final = OptionTable(
         for kind in ("consumer", "share", "streams")
     ],
 )
+
+
+class ShareSettings(NamedTuple):
+    """What a share group goes by."""
+
+    lock_ms: int
+    delivery_limit: int
+    #: Records of one partition that may be locked at a time.
+    locks_max: int
+    #: `earliest`, `latest`, or how many milliseconds before now.
+    reset: str | int
+    session_ms: int
+    heartbeat_ms: int
+    renews: bool
+    dead_letter_topic: str
+    #: Whether records are copied there; else only their headers.
+    copies_dead_letters: bool
+
+
+def share_settings(configs: Mapping[str, str]) -> ShareSettings:
+    """Return what is set for a share group, and the defaults of what is not."""
+    values = {**GROUP_OPTIONS.defaults(), **GROUP_OPTIONS.parse_stored(configs)[0]}
+    reset = str(values[OFFSET_RESET])
+    return ShareSettings(
+        lock_ms=int(values["share.record.lock.duration.ms"]),
+        delivery_limit=int(values["share.delivery.count.limit"]),
+        locks_max=int(values["share.partition.max.record.locks"]),
+        reset=reset if reset in ("earliest", "latest") else _duration_ms(reset),
+        session_ms=int(values["share.session.timeout.ms"]),
+        heartbeat_ms=int(values["share.heartbeat.interval.ms"]),
+        renews=bool(values["share.renew.acknowledge.enable"]),
+        dead_letter_topic=str(values[DEAD_LETTER_TOPIC]),
+        copies_dead_letters=bool(values["errors.deadletterqueue.copy.record.enable"]),
+    )
+
+
+def _duration_ms(reset: str) -> int:
+    """Return the milliseconds of `by_duration:` and a duration of ISO 8601."""
+    found = _DURATION.fullmatch(reset)
+    if found is None:
+        return 0
+    units = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+    parts = found.groupdict(default="0")
+    return int(sum(float(parts[name]) * unit_ms for name, unit_ms in units.items()))
 
 
 def check_group_name(name: str) -> None:

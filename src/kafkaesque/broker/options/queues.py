@@ -6,6 +6,7 @@ Names are RabbitMQ's without their `x-`, or SQS's in the same spelling, where th
 from collections.abc import Mapping
 from typing import Final
 
+from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType
 from kafkaesque.queues.policy import (
     DEDUPLICATION_COUNT,
@@ -18,6 +19,19 @@ from kafkaesque.queues.policy import (
 
 #: Queues of the cluster. Each is in the memory of every broker.
 QUEUES_MAX: Final = 100_000
+#: A target that begins so is a topic: no queue has such a name.
+_TOPIC_MARK: Final = "\0topic/"
+SOURCE_TOPIC: Final = "source.topic"
+SOURCE_START: Final = "source.start"
+#: What a cursor cannot have: its messages are admitted by the topic.
+_NOT_OF_CURSORS: Final = (
+    "deduplication.ms",
+    "delay.ms",
+    "max.length",
+    "max.length.bytes",
+    "max.priority",
+    "message.ttl.ms",
+)
 YEAR_MS: Final = 366 * 24 * 60 * 60 * 1000
 
 _INT, _STRING, _BOOLEAN = OptionType.LONG, OptionType.STRING, OptionType.BOOLEAN
@@ -37,6 +51,75 @@ _UNDELIVERABLES: Final = {"park": Undeliverable.PARK, "drop": Undeliverable.DROP
 def _number(name: str, doc: str, default: int = 0, most: int = INT64_MAX, least: int = 0) -> Option:
     return Option(name=name, type=_INT, default=default, minimum=least, maximum=most, doc=doc)
 
+
+#: What no engine has to know: clients of SQS are told it, or held to it.
+_OF_SQS: Final = (
+    Option(
+        name="content.based.deduplication",
+        type=_BOOLEAN,
+        default=False,
+        doc="Over SQS, in a FIFO queue: whether a message without a deduplication id has the "
+        "SHA-256 of its body for one.",
+    ),
+    Option(
+        name="deduplication.scope",
+        type=_STRING,
+        default="queue",
+        choices=("queue", "group"),
+        doc="Over SQS: whether deduplication ids are those of the queue or of each group.",
+    ),
+    Option(
+        name="fifo.throughput.limit",
+        type=_STRING,
+        default="queue",
+        choices=("queue", "group"),
+        doc="Over SQS: what FifoThroughputLimit says. Neither is limited here.",
+    ),
+    _number(
+        "receive.wait.ms",
+        "Over SQS: how long a request waits for a message if it does not say.",
+        most=20_000,
+    ),
+    _number(
+        "max.message.bytes",
+        "Over SQS: the longest body with its attributes.",
+        default=1024 * 1024,
+        least=1024,
+        most=4 * 1024 * 1024,
+    ),
+    _number(
+        "delay.max.ms",
+        "Over SQS: the longest delay that one message may ask for.",
+        default=900_000,
+        most=10 * YEAR_MS,
+    ),
+    Option(
+        name="redrive.allow.policy",
+        type=_STRING,
+        default="",
+        doc="Over SQS: which queues may have this one for dead letters, as RedriveAllowPolicy has "
+        "it; empty: all.",
+    ),
+    Option(
+        name="sqs.policy",
+        type=_STRING,
+        default="",
+        doc="Over SQS: what Policy says. It is shown and not obeyed: rules say who may do what.",
+    ),
+    Option(
+        name="sqs.move.tasks",
+        type=_STRING,
+        default="",
+        doc="Over SQS: the last moves of messages to other queues. Not for people to set.",
+    ),
+    _number("modified.ms", "Over SQS: when attributes were set last. Not for people to set."),
+    Option(
+        name="tags",
+        type=_STRING,
+        default="",
+        doc="Tags of the queue, as a JSON object of strings.",
+    ),
+)
 
 QUEUE_OPTIONS: Final = OptionTable(
     "queue",
@@ -102,11 +185,17 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="The queue that takes what is given up; none: it is parked in its own queue.",
         ),
         Option(
+            name="dead.letter.topic",
+            type=_STRING,
+            default="",
+            doc="The topic that takes what is given up, in place of a queue.",
+        ),
+        Option(
             name="undeliverable",
             type=_STRING,
             default="park",
             choices=tuple(_UNDELIVERABLES),
-            doc="What becomes of a message that is given up where there is no queue for it.",
+            doc="What becomes of a message that is given up where no queue and no topic takes it.",
         ),
         Option(
             name="sharing",
@@ -128,7 +217,27 @@ QUEUE_OPTIONS: Final = OptionTable(
             most=100_000_000,
             least=1,
         ),
+        Option(
+            name=SOURCE_TOPIC,
+            type=_STRING,
+            default="",
+            doc="The topic that the queue is a cursor over: messages stay there, and come to the "
+            "queue as they are committed. It cannot be changed.",
+        ),
+        Option(
+            name=SOURCE_START,
+            type=_STRING,
+            default="latest",
+            choices=("latest", "earliest"),
+            doc="Where such a queue begins. It cannot be changed.",
+        ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
+        _number(
+            "redrive.rate",
+            "Messages per second that a redrive moves; 0: as many as go.",
+            most=1_000_000,
+        ),
+        *_OF_SQS,
     ],
 )
 
@@ -145,6 +254,13 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     def number(name: str) -> int:
         return int(values[name])
 
+    if values[SOURCE_TOPIC]:
+        useless = [name for name in _NOT_OF_CURSORS if values[name]]
+        if useless:
+            raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
+    topic = str(values["dead.letter.topic"])
+    if topic and values["dead.letter.queue"]:
+        raise InvalidConfig("dead letters go to dead.letter.queue or to dead.letter.topic")
     policy = Policy(
         lock_ms=number("visibility.timeout.ms"),
         attempts_max=number("delivery.limit"),
@@ -158,12 +274,27 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         bytes_max=number("max.length.bytes"),
         counts_in_flight=bool(values["max.length.in.flight"]),
         overflow=_OVERFLOWS[str(values["overflow"])],
-        dead_letters_to=str(values["dead.letter.queue"]),
+        dead_letters_to=_target_of(str(values["dead.letter.queue"]), topic),
         undeliverable=_UNDELIVERABLES[str(values["undeliverable"])],
         sharing=_SHARINGS[str(values["sharing"])],
         deduplication_ms=number("deduplication.ms"),
         deduplication_count=number("deduplication.max.ids"),
         in_flight_max=number("max.in.flight"),
+        redrive_rate=number("redrive.rate"),
     )
     policy.check()
     return policy
+
+
+def topic_target(topic: str) -> str:
+    """Return what the engine calls a topic that takes dead letters."""
+    return _TOPIC_MARK + topic
+
+
+def topic_of_target(target: str) -> str | None:
+    """Return the topic that a target is; None: it is a queue."""
+    return target.removeprefix(_TOPIC_MARK) if target.startswith(_TOPIC_MARK) else None
+
+
+def _target_of(queue: str, topic: str) -> str:
+    return topic_target(topic) if topic else queue

@@ -6,6 +6,7 @@ Names, types and defaults are Apache Kafka's where Kafka has the option.
 from dataclasses import replace
 
 from kafkaesque.broker.options.absent import absent_broker_option, absent_topic_option
+from kafkaesque.broker.options.audit import AUDIT_OPTIONS
 from kafkaesque.broker.options.cleaner import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
 from kafkaesque.broker.options.compression import TOPIC_COMPRESSION_OPTIONS
 from kafkaesque.broker.options.encryption import TOPIC_ENCRYPTION_OPTIONS
@@ -23,6 +24,9 @@ INT = OptionType.INT
 LONG = OptionType.LONG
 LIST = OptionType.LIST
 STRING = OptionType.STRING
+
+#: A topic option: share groups may write there what they give up.
+DEAD_LETTERS_ALLOWED = "errors.deadletterqueue.group.enable"
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -97,6 +101,12 @@ TOPIC_OPTIONS = OptionTable(
             broker_name="min.insync.replicas",
             doc="With acks=all a write is refused when fewer replicas are in sync, and committed "
             "when the majority and at least this many have it.",
+        ),
+        Option(
+            name=DEAD_LETTERS_ALLOWED,
+            type=BOOLEAN,
+            default=False,
+            doc="Whether share groups may write here what they give up (KIP-1191).",
         ),
         Option(
             name="retention.bytes",
@@ -182,6 +192,7 @@ def _of_broker(option: Option, name: str) -> Option:
 BROKER_OPTIONS = OptionTable(
     "broker",
     [
+        *AUDIT_OPTIONS,
         Option(
             name="auto.create.topics.enable",
             type=BOOLEAN,

@@ -6,8 +6,11 @@ it, so that one control batch for each table and turn goes into the same group c
 behind the turn's records. When leadership is lost, whoever waits is told so: what was decided for
 him may be in the log, or not.
 
-A table that is loaded is fed with the log from its start, which goes no further than the tables
-allow: so the log itself brings everything, also to a new replica.
+A table that is loaded is fed with the log from its newest committed snapshot on, which is looked
+for from the log's end, a segment at a time. A new replica is fed with all that it gets: the log's
+start goes no further than the tables allow. Before that snapshot the cleaner may remove what a
+table says is not needed. A table that has met such a hole, and no snapshot behind it, does not
+lead: its state is not known. That takes a truncation of what all had (`write.caching`).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +26,11 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, read_batch_header
 from kafkaesque.model.errors import InvariantBroken, RequestRefused
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.live_offsets import LiveRecords
+from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.tables.log_table import Instant, RequestToken, Respond
-from kafkaesque.tables.logged import Logged, read_logged, write_logged
+from kafkaesque.tables.logged import Logged, LoggedKind, read_logged, write_logged
 from kafkaesque.tables.replicated import ReplicatedTable
 
 #: Requests to one table that wait for their answers.
@@ -73,6 +78,10 @@ class PartitionTableKind(Generic[RequestT, ResultT, WorkT, UndoT]):
 class PartitionTable(Protocol):
     """A table, as its partition sees it."""
 
+    @property
+    def number(self) -> int:
+        """Names the table on its partition, in the log."""
+
     def follow(
         self, header: BatchHeader, data: Buffer, base_offset: Offset, logged: Logged | None
     ) -> None:
@@ -95,6 +104,9 @@ class PartitionTable(Protocol):
 
     def start_held_at(self) -> Offset | None:
         """Return what the log has to keep."""
+
+    def live_before(self, end_offset: Offset, *, is_forecast: bool = False) -> LiveRecords | None:
+        """See `ReplicatedTable`."""
 
 
 class PartitionTableKinds(Protocol):
@@ -125,7 +137,7 @@ class PartitionTables:
         self._note_control = note_control
 
     def restore(self, log: GroupLog) -> None:
-        """Follow the log from its start to its end; waits.
+        """Follow the log to its end, from committed snapshots of all tables on; waits.
 
         Raises:
             StorageCorrupt: a batch of the log is damaged.
@@ -133,8 +145,10 @@ class PartitionTables:
         self._log = log
         committed_index = min(max(log.commit_hint, log.start_index), log.last_index)
         committed_offset = log.offset_after(committed_index)
-        self.begin_at(log.start_offset)
-        for header, data in replay(log, log.start_offset):
+        numbers = [table.number for table in self.all]
+        start_offset = find_snapshots(log, numbers, committed_offset)
+        self.begin_at(start_offset)
+        for header, data in replay(log, start_offset):
             self.note(header, data, Offset(header.base_offset))
             if header.next_offset <= committed_offset:
                 # So that no more is kept for taking back than can be taken back.
@@ -161,7 +175,8 @@ class PartitionTables:
         header = read_batch_header(data)
         if self.replica is None:
             raise InvariantBroken("a table decides where no replica leads")
-        appended = self.replica.append(data, header)
+        # What queues settle, a full disk has to take, or it would never become free.
+        appended = self.replica.append(data, header, gives_back=True)
         self._note_control(header, data, appended.base_offset)
         for table in self.all:
             if table is not author:
@@ -201,6 +216,52 @@ class PartitionTables:
         held = [start for table in self.all if (start := table.start_held_at()) is not None]
         return min(held, default=None)
 
+    def live_before(self, end_offset: Offset, *, is_forecast: bool = False) -> LiveRecords | None:
+        """See `ReplicatedTable`; None also where several tables live, which may need other things.
+
+        `end_offset` says which committed snapshots will not be lost, `is_forecast` that this is a
+        guess.
+        """
+        if len(self.all) != 1:
+            return None
+        return self.all[0].live_before(end_offset, is_forecast=is_forecast)
+
+
+def find_snapshots(log: GroupLog, tables: Sequence[int], committed_offset: Offset) -> Offset:
+    """Return an offset from which on a committed snapshot of each table is in the log; waits.
+
+    That is the log's start where there is none. A snapshot that begins in one segment and ends in
+    the next is passed over.
+
+    Raises:
+        StorageCorrupt: a batch of the log is damaged.
+    """
+    end_offset = committed_offset
+    for base_offset in reversed(log.segment_bases):
+        first_offset = max(base_offset, log.start_offset)
+        if first_offset >= end_offset:
+            continue
+        found = _snapshots_between(log, first_offset, end_offset)
+        if all(table in found for table in tables):
+            return min(found[table] for table in tables)
+        end_offset = first_offset
+    return log.start_offset
+
+
+def _snapshots_between(log: GroupLog, offset: Offset, end_offset: Offset) -> dict[int, Offset]:
+    """Return where the newest whole snapshot of each table begins."""
+    found: dict[int, Offset] = {}
+    begun: dict[int, Offset] = {}
+    for header, data in replay(log, offset, end_offset):
+        logged = read_logged(header, data) if header.is_control else None
+        if logged is None or logged.kind is not LoggedKind.SNAPSHOT:
+            continue
+        if not logged.parts_before:
+            begun[logged.table] = Offset(header.base_offset)
+        if not logged.parts_left and logged.table in begun:
+            found[logged.table] = begun.pop(logged.table)
+    return found
+
 
 class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
     """One table, and those who ask it on the leader."""
@@ -209,6 +270,7 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         self, kind: PartitionTableKind[RequestT, ResultT, WorkT, UndoT], clock: Clock
     ) -> None:
         self.kind = kind
+        self.number = kind.number
         self.table = kind.make_table(kind.number)
         self._clock = clock
         self._replica: Replica | None = None
@@ -283,11 +345,12 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         """What was decided could not be proposed: take it back; try again while this one leads."""
         replica, tables = self._replica, self._tables
         self.on_following()
+        if replica is not None and tables is not None:
+            self._lead_later(replica, tables)
 
+    def _lead_later(self, replica: Replica, tables: PartitionTables) -> None:
         def lead_again() -> None:
-            if self._replica is not None or replica is None or tables is None:
-                return
-            if replica.is_leader:
+            if self._replica is None and replica.is_leader:
                 self._begin_to_lead(replica, tables)
 
         self._clock.call_later(LEAD_AGAIN_MS, lead_again)
@@ -364,6 +427,11 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         self._begin_to_lead(replica, partition)
 
     def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
+        if self.table.is_incomplete:
+            # Another one knows the state, and is to lead; nobody is told that it is empty.
+            replica.on_unreadable(StorageCorrupt("the snapshot behind a hole in the log is lost"))
+            self._lead_later(replica, partition)
+            return
         self._replica, self._tables = replica, partition
         self.table.lead(self._instant())
         self._ask_turn()
@@ -380,3 +448,6 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
 
     def start_held_at(self) -> Offset | None:
         return self.table.start_held_at()
+
+    def live_before(self, end_offset: Offset, *, is_forecast: bool = False) -> LiveRecords | None:
+        return self.table.live_before(end_offset, is_forecast=is_forecast)

@@ -10,17 +10,20 @@ seals new batches; a removed one is forgotten here, and what it has sealed is un
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from kafkaesque.access.audit import AuditEvent, AuditKind, Outcome
 from kafkaesque.access.errors import KeyUnknown, SealBroken
 from kafkaesque.access.key_keeper import KeyKeeper
 from kafkaesque.access.sealed import WrappedKey, topic_key_name, topic_of_key
 from kafkaesque.access.sealing import KEY_BYTES
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.state import AccessState
+from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.life import Life
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.access_commands import PutKey, RemoveKey
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
@@ -34,6 +37,15 @@ CHANGE_MS_MAX: Final = 10_000
 
 _Version = tuple[bytes, int]
 _NO_VERSIONS: Final[Mapping[int, bytes]] = {}
+
+
+#: Returns a command that says for which client it is.
+Sign = Callable[[PutKey | RemoveKey], PutKey | RemoveKey]
+
+
+def _for_broker(command: PutKey | RemoveKey) -> PutKey | RemoveKey:
+    """Return a command that is the broker's own."""
+    return command
 
 
 def _nothing() -> None:
@@ -54,6 +66,7 @@ class TopicKeys:
         keeper: KeyKeeper | None,
         life: Life,
         reports: Reports,
+        audit: Audit,
     ) -> None:
         self._clock = clock
         self._dice = dice
@@ -63,6 +76,7 @@ class TopicKeys:
         self.keeper = keeper
         self._life = life
         self._reports = reports
+        self._audit = audit
         #: Called when keys have come or gone.
         self.on_changed: Callable[[], None] = _nothing
         #: The wrapped keys that were looked at last.
@@ -89,6 +103,11 @@ class TopicKeys:
         """Tell whether all of a topic's keys are here."""
         here = self.versions(topic_id)
         return all(version in here for each, version in self._wrapped if each == topic_id)
+
+    @property
+    def missing_count(self) -> int:
+        """Versions of all topics that are not here: being unwrapped, or not to be had."""
+        return sum(version not in self.versions(topic_id) for topic_id, version in self._wrapped)
 
     def may_come(self, topic_id: bytes, version: int) -> bool:
         """Tell whether a version that is not here is not shredded for all that is known."""
@@ -152,8 +171,10 @@ class TopicKeys:
             if isinstance(outcome, Secret):
                 if (topic_id, key.version) in self._wrapped:
                     self._versions.setdefault(topic_id, {})[key.version] = outcome.reveal()
+                    self._note_unwrapped(key, topic_id, Outcome.SUCCEEDED)
             else:
                 has_failed = True
+                self._note_unwrapped(key, topic_id, Outcome.FAILED)
                 self._tell((topic_id, -key.version), f"{key!r} cannot be unwrapped: {outcome}")
         if found:
             self.on_changed()
@@ -179,19 +200,33 @@ class TopicKeys:
             else:
                 self._making.discard(topic_id)
 
-        self._add(topic_id, 1, on_done)
+        self._add(topic_id, 1, None, on_done)
 
-    def rotate(self, topic_id: bytes, on_done: OnOutcome) -> None:
-        """Add a topic's next version, which seals what is produced from then on."""
+    def rotate(self, topic_id: bytes, on_done: OnOutcome, client: OnBehalfOf | None) -> None:
+        """Add a topic's next version, which seals what is produced from then on.
+
+        Of the client the controller asks whether it may, as in `shred` and `rewrap`.
+        """
         versions = [version for each, version in self._wrapped if each == topic_id]
-        self._add(topic_id, max(versions, default=0) + 1, on_done)
+        self._add(topic_id, max(versions, default=0) + 1, client, on_done)
 
-    def shred(self, topic_id: bytes, version: int, on_done: OnOutcome) -> None:
+    def shred(
+        self,
+        topic_id: bytes,
+        version: int,
+        on_done: OnOutcome,
+        client: OnBehalfOf | None,
+    ) -> None:
         """Remove a version: what it has sealed can never be read again."""
-        command = RemoveKey(name=topic_key_name(topic_id), version=version)
+        name = topic_key_name(topic_id)
+        command = RemoveKey(name=name, version=version, on_behalf_of=client)
         self._controller.submit(command, CHANGE_MS_MAX, on_done)
 
-    def rewrap(self, on_done: Callable[[int | RequestRefused], None]) -> None:
+    def rewrap(
+        self,
+        on_done: Callable[[int | RequestRefused], None],
+        client: OnBehalfOf | None,
+    ) -> None:
         """Wrap all keys by the keeper's newest key; say how many were not."""
         keeper = self.keeper
         if keeper is None:
@@ -203,14 +238,19 @@ class TopicKeys:
             if not isinstance(result, list):
                 on_done(InvalidRequest(f"the keys cannot be wrapped anew: {error}"))
                 return
-            self._put_all([each for each in result if each not in keys], 0, on_done)
+            changed = [each for each in result if each not in keys]
+            self._put_all(
+                [PutKey(key=each, is_rewrapped=True, on_behalf_of=client) for each in changed],
+                0,
+                on_done,
+            )
 
         self._disk.run(lambda: [keeper.rewrap(key) for key in keys], on_rewrapped)
 
     def _put_all(
-        self, keys: list[WrappedKey], count: int, on_done: Callable[[int | RequestRefused], None]
+        self, commands: list[PutKey], count: int, on_done: Callable[[int | RequestRefused], None]
     ) -> None:
-        if not keys:
+        if not commands:
             on_done(count)
             return
 
@@ -218,15 +258,17 @@ class TopicKeys:
             if isinstance(outcome, RequestRefused):
                 on_done(outcome)
             else:
-                self._put_all(keys[1:], count + 1, on_done)
+                self._put_all(commands[1:], count + 1, on_done)
 
-        self._controller.submit(PutKey(key=keys[0], is_rewrapped=True), CHANGE_MS_MAX, on_put)
+        self._controller.submit(commands[0], CHANGE_MS_MAX, on_put)
 
     def wrapped_of(self, topic_id: bytes) -> Iterable[WrappedKey]:
         """Return a topic's keys as they are in the metadata."""
         return [key for (each, _), key in sorted(self._wrapped.items()) if each == topic_id]
 
-    def _add(self, topic_id: bytes, version: int, on_done: OnOutcome) -> None:
+    def _add(
+        self, topic_id: bytes, version: int, client: OnBehalfOf | None, on_done: OnOutcome
+    ) -> None:
         keeper = self.keeper
         if keeper is None:
             on_done(_no_keeper())
@@ -235,13 +277,29 @@ class TopicKeys:
 
         def on_wrapped(wrapped: object, error: Exception | None) -> None:
             if isinstance(wrapped, WrappedKey):
-                self._controller.submit(PutKey(key=wrapped), CHANGE_MS_MAX, on_done)
+                command = PutKey(key=wrapped, on_behalf_of=client)
+                self._controller.submit(command, CHANGE_MS_MAX, on_done)
             else:
                 on_done(InvalidRequest(f"the key keeper does not wrap a key: {error}"))
 
         self._disk.run(lambda: keeper.wrap(name, version, key), on_wrapped)
 
     # -- telling
+
+    def _note_unwrapped(self, key: WrappedKey, topic_id: bytes, outcome: Outcome) -> None:
+        if outcome is Outcome.FAILED and (topic_id, -key.version) in self._told:
+            return  # It is tried again and again.
+        self._audit.note(
+            AuditEvent(
+                at_ms=0,
+                kind=AuditKind.KEY,
+                operation="unwrap",
+                resource_type="key",
+                resource=self._name(topic_id),
+                outcome=outcome,
+                detail={"version": str(key.version), "keeper key": key.keeper_key},
+            )
+        )
 
     def _name(self, topic_id: bytes) -> str:
         topic = self._metadata.state.topics_by_id.get(TopicId(topic_id))

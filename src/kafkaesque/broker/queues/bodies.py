@@ -19,7 +19,7 @@ PIECE_BYTES = 64 * 1024
 #: bytes. Long ones are read again.
 KEPT_MAX = 8
 KEPT_BYTES_MAX = 256 * 1024
-_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Found(NamedTuple):
@@ -30,16 +30,19 @@ class Found(NamedTuple):
     left: Sequence[int]
 
 
+OnRead = Callable[[bytes | Exception], None]
+Locate = Callable[[int, OnRead], None]
 OnRecords = Callable[[Found | RequestRefused], None]
 
 
 class Bodies:
     """Finds committed records of one log by offset."""
 
-    __slots__ = ("_disk", "_kept", "_kept_bytes")
+    __slots__ = ("_kept", "_kept_bytes", "locate")
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(self, locate: Locate) -> None:
+        #: Reads batches of the log from the one with an offset on.
+        self.locate = locate
         #: By base offset: the end, the bytes, the records by offset.
         self._kept: OrderedDict[int, tuple[int, int, dict[int, Record]]] = OrderedDict()
         self._kept_bytes = 0
@@ -49,14 +52,12 @@ class Bodies:
         self._kept.clear()
         self._kept_bytes = 0
 
-    def read(
-        self, partition: Partition, offsets: Sequence[int], bytes_max: int, on_done: OnRecords
-    ) -> None:
+    def read(self, offsets: Sequence[int], bytes_max: int, on_done: OnRecords) -> None:
         """Return the records at rising offsets: at least one, and as many as have `bytes_max`.
 
         Called at once if all of it is in memory.
         """
-        _Reading(self, partition, offsets, bytes_max, on_done).go_on()
+        _Reading(self, offsets, bytes_max, on_done).go_on()
 
     def find(self, offset: int) -> dict[int, Record] | None:
         """Return the records of the batch that has an offset, if they are kept."""
@@ -76,29 +77,25 @@ class Bodies:
         while len(self._kept) > KEPT_MAX or self._kept_bytes > KEPT_BYTES_MAX:
             self._kept_bytes -= self._kept.popitem(last=False)[1][1]
 
-    def locate(
-        self,
-        partition: Partition,
-        offset: int,
-        on_read: Callable[[bytes | Exception], None],
-    ) -> None:
-        """Read a piece of the log from an offset on."""
 
-        def on_located(ranges: Sequence[Located] | Exception) -> None:
-            if isinstance(ranges, Exception):
-                on_read(ranges)
-            else:
-                read_ranges(self._disk, ranges, on_read)
+def locate_here(disk: Disk, partition: Partition, offset: int, on_read: OnRead) -> None:
+    """Read a piece of a log on this broker from an offset on."""
 
-        try:
-            ranges = partition.read_now(Offset(offset), PIECE_BYTES)
-        except KafkaesqueError as error:
-            on_read(error)
-            return
-        if ranges is None:
-            partition.read_later(Offset(offset), PIECE_BYTES, on_located)
+    def on_located(ranges: Sequence[Located] | Exception) -> None:
+        if isinstance(ranges, Exception):
+            on_read(ranges)
         else:
-            on_located(ranges)
+            read_ranges(disk, ranges, on_read)
+
+    try:
+        ranges = partition.read_now(Offset(offset), PIECE_BYTES)
+    except KafkaesqueError as error:
+        on_read(error)
+        return
+    if ranges is None:
+        partition.read_later(Offset(offset), PIECE_BYTES, on_located)
+    else:
+        on_located(ranges)
 
 
 class _Reading:
@@ -113,19 +110,16 @@ class _Reading:
         "_left",
         "_offsets",
         "_on_done",
-        "_partition",
     )
 
     def __init__(
         self,
         bodies: Bodies,
-        partition: Partition,
         offsets: Sequence[int],
         bytes_max: int,
         on_done: OnRecords,
     ) -> None:
         self._bodies = bodies
-        self._partition = partition
         self._offsets = offsets
         self._left = bytes_max
         self._on_done = on_done
@@ -151,7 +145,7 @@ class _Reading:
             offset = self._offsets[self._at]
             records = self._bodies.find(offset)
             if records is None:
-                self._bodies.locate(self._partition, offset, self._on_read)
+                self._bodies.locate(offset, self._on_read)
                 return
             if not self._take(records, offset + 1):
                 break
@@ -202,7 +196,7 @@ class _Reading:
 
 
 def _decode(data: bytes, header: BatchHeader) -> dict[int, Record]:
-    records = decode_batch(data, _DECOMPRESSED_BYTES_MAX, at=header.at)
+    records = decode_batch(data, DECOMPRESSED_BYTES_MAX, at=header.at)
     return {record.offset: record for record in records}
 
 

@@ -66,7 +66,7 @@ class QueueCalls:
         """
 
         def attempt(left_ms: int, on_outcome: OnOutcome[ResultT]) -> None:
-            leader = self._leader(TopicId(request.log_id))
+            leader = self._leader(TopicId(request.log_id), request.partition)
             if leader == self._node:
                 self._hosts.serve_here(request, result_type, on_outcome)
             else:
@@ -80,11 +80,11 @@ class QueueCalls:
 
         retry(self._clock, timeout_ms, attempt, on_done, too_late, passing=LEADERLESS)
 
-    def _leader(self, log_id: TopicId) -> NodeId:
+    def _leader(self, log_id: TopicId, partition: int) -> NodeId:
         queue = self._metadata.state.queues_by_log.get(log_id)
-        if queue is None:
+        if queue is None or not 0 <= partition < len(queue.partitions):
             raise UnknownQueue("the queue does not exist any more")
-        leader = self._leaders.leader(queue.partitions[0].group)
+        leader = self._leaders.leader(queue.partitions[partition].group)
         if leader is None:
             raise LeaderNotAvailable(f"queue {queue.queue} has no leader at the moment")
         return leader

@@ -5,17 +5,18 @@ end of the turn and answered at the commit. Bodies are read after that, and what
 the answer is given back as if it had not been attempted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.options.queues import make_policy
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
+from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.partition_tables import PartitionTableHost, PartitionTableKind
-from kafkaesque.broker.queues.bodies import Bodies
+from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
 from kafkaesque.broker.requests.queue_requests import ConsumerName
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
@@ -53,6 +54,7 @@ class HostParts:
     disk: Disk
     metadata: MetadataView
     partitions: PartitionTable
+    forwarder: Forwarder
     checks: BatchChecks
     #: Told of a message that is to be appended to another queue.
     on_move: Callable[["QueueHost", r.Move], None]
@@ -74,7 +76,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         )
         super().__init__(kind, parts.clock)
         self.state = state
-        self.bodies = Bodies(parts.disk)
+        self.bodies = Bodies(self._locate)
         #: Attached here since this broker leads; who is gone is detached.
         self.consumers: dict[ConsumerName, None] = {}
         #: Leaderships of this broker: what was begun in an earlier one is void.
@@ -82,7 +84,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self._parts = parts
         self._token = 0
         #: The queue's options as they were read last, and the policy that they are.
-        self._options: dict[str, str] | None = None
+        self._options: Mapping[str, str] | None = None
         self._policy = Policy()
         #: The table's policy, if it is that of the options.
         self._configured: Policy | None = None
@@ -91,6 +93,15 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
     def _make_table(self, number: int) -> QueueTable:
         self.queue = QueueTable(number)
         return self.queue
+
+    def _locate(self, offset: int, on_read: OnRead) -> None:
+        """Read messages, from an offset on."""
+        try:
+            partition = self.partition()
+        except RequestRefused as refusal:
+            on_read(refusal)
+        else:
+            locate_here(self._parts.disk, partition, offset, on_read)
 
     # -- asking the engine
 
@@ -130,6 +141,26 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
             raise LeaderNotAvailable("the queue begins to be served here")
         return self.queue.admits_all
 
+    @property
+    def readable_end(self) -> int:
+        """Messages before it can be read.
+
+        Raises:
+            NotLeader, LeaderNotAvailable, StorageFailed: see `partition`.
+        """
+        return self.partition().high_watermark
+
+    def seek(self, offset: int) -> None:
+        """A cursor is about to go on elsewhere.
+
+        Raises:
+            InvalidRequest: it is none.
+        """
+        raise InvalidRequest("only cursors over topics have a place to be set")
+
+    def on_wanted(self) -> None:
+        """Somebody wants messages."""
+
     def ask_engine(self, request: r.Request, on_answer: OnAnswer) -> None:
         """Bring a request to the engine, under the policy that the queue's options say.
 
@@ -153,11 +184,14 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         if self.queue.is_leading:
             self._is_configured()
 
-    def _is_configured(self) -> bool:
+    def _read_policy(self) -> None:
         found = self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
         if found is not None and found.options is not self._options:
             self._options, self._policy = found.options, make_policy(found.options)
             self._configured = None
+
+    def _is_configured(self) -> bool:
+        self._read_policy()
         policy = self.queue.state.policy
         if policy is self._configured:
             return True

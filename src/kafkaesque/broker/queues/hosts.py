@@ -7,10 +7,12 @@ from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
+from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.queues import leader
+from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, ConsumerName
 from kafkaesque.broker.requests.retries import OnOutcome
@@ -40,6 +42,7 @@ class QueueHosts:
         metadata: MetadataView,
         peers: PeerNetwork,
         partitions: PartitionTable,
+        forwarder: Forwarder,
         checks: BatchChecks,
         on_start_wanted: Callable[[GroupId, Offset], None],
     ) -> None:
@@ -49,7 +52,7 @@ class QueueHosts:
         self._peers = peers
         self._partitions = partitions
         self._on_start_wanted = on_start_wanted
-        self._hosts: dict[TopicId, QueueHost] = {}
+        self._hosts: dict[tuple[TopicId, int], QueueHost] = {}
         #: Logs that have grown since they were looked at.
         self._changed: dict[QueueHost, None] = {}
         self._swept_ms = clock.now_ms()
@@ -60,6 +63,7 @@ class QueueHosts:
             disk=disk,
             metadata=metadata,
             partitions=partitions,
+            forwarder=forwarder,
             checks=checks,
             on_move=lambda host, move: self.on_move(host, move),
             on_changed=self._note_changed,
@@ -72,19 +76,23 @@ class QueueHosts:
         return state.topic.startswith(QUEUE_LOG_PREFIX)
 
     def make_host(self, clock: Clock, state: PartitionState) -> QueueHost:
-        host = self._hosts[state.topic_id] = QueueHost(state, self._parts)
+        found = self._metadata.state.queues_by_log.get(state.topic_id)
+        is_cursor = found is not None and found.source is not None
+        host = CursorHost(state, self._parts) if is_cursor else QueueHost(state, self._parts)
+        self._hosts[state.topic_id, state.partition] = host
         return host
 
     def on_removed(self, partition: Partition) -> None:
         """A partition is here no more."""
-        host = self._hosts.pop(partition.state.topic_id, None)
+        state = partition.state
+        host = self._hosts.pop((state.topic_id, state.partition), None)
         if host is not None:
             self._changed.pop(host, None)
             host.on_following()
 
     def on_leadership(self, partition: Partition) -> None:
         """A partition has another leader."""
-        host = self._hosts.get(partition.state.topic_id)
+        host = self._hosts.get((partition.state.topic_id, partition.state.partition))
         if host is not None:
             host.configure()
 
@@ -92,7 +100,7 @@ class QueueHosts:
 
     def serve(self, request: AnyQueueRequest, on_done: Callable[[object], None]) -> None:
         """Do what another broker asks for; `on_done` gets refusals, too."""
-        host = self._hosts.get(TopicId(request.log_id))
+        host = self._hosts.get((TopicId(request.log_id), request.partition))
         if host is None:
             on_done(NotLeader("the queue's log is not on this broker"))
         else:
@@ -124,6 +132,9 @@ class QueueHosts:
         gone: dict[tuple[int, int], bool] = {}
         for host in self._hosts.values():
             host.configure()
+            if host not in changed:
+                # Many queues may be idle: they keep nothing for those who come next.
+                host.bodies.forget()
             for consumer in [each for each in host.consumers if self._is_gone(each, gone)]:
                 self._detach(host, consumer)
 

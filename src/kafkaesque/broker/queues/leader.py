@@ -18,6 +18,8 @@ TAKEN_MAX = 10_000
 #: Bytes that one answer has, but for a single message.
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
 
+_PERHAPS_TAKEN = "the queue has another leader; messages may have been taken"
+
 #: Gets a result of the request's kind, or why it was not done; called exactly once.
 OnDone = Callable[[object], None]
 
@@ -45,6 +47,10 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             _attach(host, request.consumer, on_done)
         case q.PeekMessages():
             _peek(host, request, on_done)
+        case q.SeekCursor():
+            host.seek(request.offset)
+            seek = r.Seek(token=host.new_token(), offset=request.offset)
+            host.ask_engine(seek, _told(on_done, _done))
         case q.AskQueue():
             on_done(_count(host))
         case _:
@@ -144,33 +150,35 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
 
     def on_answer(answer: r.Answer) -> None:
         if isinstance(answer, r.Taken):
-            _hand_out(host, answer.claims, request.bytes_max, on_done)
+            _hand_out(host, answer, request.bytes_max, on_done)
         elif isinstance(answer, r.Refused) and answer.why is r.Refusal.NOT_LEADER:
             # What it was given is locked until its time, or until the consumer attaches again.
-            on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
+            on_done(RequestTimedOut(_PERHAPS_TAKEN))
         elif isinstance(answer, r.Refused):
             on_done(refusal_of(answer))
 
     host.ask_engine(take, on_answer)
+    host.on_wanted()
 
 
-def _hand_out(
-    host: QueueHost, claims: tuple[r.Claim, ...], bytes_max: int, on_done: OnDone
-) -> None:
+def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) -> None:
     """Read the bodies of messages that were given out, and answer with them."""
-    if not claims:
+    if not taken.claims:
         on_done(q.TakenMessages([]))
         return
     attempts = {
-        offset: claim.attempt for claim in claims for offset in range(claim.first, claim.end)
+        offset: claim.attempt for claim in taken.claims for offset in range(claim.first, claim.end)
     }
     offsets = sorted(attempts)
+    excused = dict(taken.excused)
     leadership = host.leadership
 
     def on_found(found: Found | RequestRefused) -> None:
         if isinstance(found, RequestRefused):
             host.give_back(offsets, attempts)
-            on_done(found)
+            # Whoever asks again after this has not heard of what was given: only the client can.
+            is_given_back = host.queue.is_leading and host.leadership == leadership
+            on_done(found if is_given_back else RequestTimedOut(_PERHAPS_TAKEN))
             return
         host.give_back(found.left, attempts)
         left = set(found.left)
@@ -179,21 +187,19 @@ def _hand_out(
             # Given up, so that it is seen; given back it would come again and again.
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
             host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
+        records = _sorted(found)
         on_done(
             q.TakenMessages(
                 [
-                    _message(record, attempts[offset], _failures_before(host, offset))
-                    for offset, record in _sorted(found)
+                    _message(
+                        record, attempt := attempts[offset], attempt - 1 - excused.get(offset, 0)
+                    )
+                    for offset, record in records
                 ]
             )
         )
 
-    try:
-        partition = host.partition()
-    except RequestRefused:
-        on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
-        return
-    host.bodies.read(partition, offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
+    host.bodies.read(offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
 
 
 def _sorted(found: Found) -> list[tuple[int, Record]]:
@@ -212,17 +218,12 @@ def _message(record: Record, attempt: int, failures: int) -> q.QueueMessage:
     )
 
 
-def _failures_before(host: QueueHost, offset: int) -> int:
-    """Return how many attempts have failed before the one that is under way."""
-    return max(0, host.queue.state.failures_of(offset) - 1)
-
-
 # -- looking
 
 
 def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
-    partition = host.partition()
-    committed = partition.high_watermark
+    host.partition()
+    committed = host.readable_end
     count = max(0, min(request.messages_max, TAKEN_MAX))
     browsed = {
         each.offset: each
@@ -239,7 +240,7 @@ def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
         )
 
     bytes_max = min(request.bytes_max, TAKEN_BYTES_MAX)
-    host.bodies.read(partition, list(browsed), bytes_max, on_found)
+    host.bodies.read(list(browsed), bytes_max, on_found)
 
 
 def _peeked(browsed: r.Browsed, record: Record) -> q.PeekedMessage:
@@ -262,10 +263,14 @@ def _count(host: QueueHost) -> q.QueueCounts:
         parked=state.parked.count,
         moving=len(state.moving),
         consumers=host.queue.consumer_count,
+        floor=state.floor,
+        end=state.end,
+        has_begun=state.seek_count > 0,
         oldest_ms=0 if first is None else state.ages.arrived_ms(first),
         arrived=state.arrived_count,
         removed={reason.name.lower(): state.removed[reason] for reason in Reason},
         log_start=partition.log_start_offset,
         log_end=partition.log.end_offset,
         log_bytes=partition.log.size_bytes,
+        redriving_to=state.redrive_target,
     )

@@ -1,9 +1,10 @@
-"""Appends dead letters, and what is redriven, to the queues that they go to: each once.
+"""Appends dead letters, and what is redriven, to the queues or topics they go to: each once.
 
 Theory of operation. The source has numbered what goes to a target, and asks for it again, in order,
 whenever it has another leader. Every message travels as a batch of its own, under a producer id
 that is made of the source's and the target's logs; so the target's log knows what it has. One
-request at a time goes to a target: what it has not taken is sent again before anything after it.
+request at a time goes to a target: what it has not taken is sent again before anything after it. A
+share group's dead letters have the headers that Apache Kafka gives them (KIP-1191).
 """
 
 import json
@@ -13,23 +14,37 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState, TopicState
+from kafkaesque.broker.metadata.queue_names import QueueName, share_group_of
+from kafkaesque.broker.options.groups import share_settings
+from kafkaesque.broker.options.queues import topic_of_target
+from kafkaesque.broker.options.tables import DEAD_LETTERS_ALLOWED
+from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.bodies import Found, size_of
 from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.host import QueueHost
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import InvalidTopic, RequestRefused, UnknownQueue
-from kafkaesque.model.ids import TopicId
+from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import (
+    DEATH,
+    DELAY,
+    IDENTITY,
+    NOT_AFTER,
+    NOT_BEFORE,
+    ORIGIN,
+    TIME_TO_LIVE,
+)
+from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import Record
 from kafkaesque.queues import requests as r
-from kafkaesque.queues.arrival import IDENTITY, NOT_AFTER, NOT_BEFORE, group_of
+from kafkaesque.queues.arrival import group_of
 from kafkaesque.queues.decisions import Reason
 
-#: Why a message was given up, once for each time: JSON.
-DEATH: Final = "kafkaesque.death"
 #: So often a message may be given up before it stays where it is.
 HOPS_MAX: Final = 64
 #: Messages that one request has, and their bytes.
@@ -37,8 +52,15 @@ MOVED_MAX: Final = 64
 MOVED_BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_MS: Final = 10_000
 AGAIN_MS: Final = 500
+_SHARE_HEADERS: Final = "__dlq.errors."
+_SHARE_REASONS: Final = {
+    Reason.REJECTED: "Offset rejected by client.",
+    Reason.ATTEMPTS: "Offset delivery count exceeded the threshold.",
+}
 #: Producer ids of queues are from here on: the controllers give out no such ones.
 _PRODUCER_IDS: Final = 1 << 61
+#: What a message says of its first queue alone.
+_SAID_ONCE: Final = frozenset((NOT_BEFORE, NOT_AFTER, DELAY, TIME_TO_LIVE, IDENTITY))
 
 
 @dataclass(slots=True)
@@ -55,12 +77,15 @@ class _Lane:
 class Mover:
     """See the module."""
 
-    __slots__ = ("_calls", "_clock", "_lanes", "_metadata")
+    __slots__ = ("_calls", "_clock", "_forwarder", "_lanes", "_metadata")
 
-    def __init__(self, *, clock: Clock, metadata: MetadataView, calls: QueueCalls) -> None:
+    def __init__(
+        self, *, clock: Clock, metadata: MetadataView, calls: QueueCalls, forwarder: Forwarder
+    ) -> None:
         self._clock = clock
         self._metadata = metadata
         self._calls = calls
+        self._forwarder = forwarder
         self._lanes: dict[tuple[QueueHost, str], _Lane] = {}
 
     def move(self, host: QueueHost, move: r.Move) -> None:
@@ -85,6 +110,10 @@ class Mover:
         if source is None:
             self._later(lane)
             return
+        topic = topic_of_target(lane.target)
+        if topic is not None:
+            self._to_topic(lane, source, topic)
+            return
         name = QueueName(source.queue.vhost, lane.target)
         target = self._metadata.state.queues.get(name)
         if target is None:
@@ -94,6 +123,10 @@ class Mover:
 
     def _read(self, lane: _Lane, source: QueueName, target_log: TopicId) -> None:
         moves = _rising(lane.moves)
+        rate = lane.host.queue.state.policy.redrive_rate
+        if rate and moves[0].reason is Reason.REDRIVEN:
+            # A tenth of a second's; then it waits for so long.
+            moves = moves[: max(1, rate // 10)]
         offsets = [move.offset for move in moves]
 
         def on_found(found: Found | RequestRefused) -> None:
@@ -102,12 +135,7 @@ class Mover:
             else:
                 self._send(lane, source, target_log, moves, found)
 
-        try:
-            partition = lane.host.partition()
-        except RequestRefused:
-            self._later(lane)
-            return
-        lane.host.bodies.read(partition, offsets, MOVED_BYTES_MAX, on_found)
+        lane.host.bodies.read(offsets, MOVED_BYTES_MAX, on_found)
 
     def _send(
         self,
@@ -119,7 +147,7 @@ class Mover:
     ) -> None:
         left, size = set(found.left), 0
         batches: list[bytes] = []
-        producer_id = _producer_id(lane.host.state.topic_id, target_log)
+        producer_id = _producer_id(lane.host.state, target_log)
         for move in moves:
             record = found.records.get(move.offset)
             if move.offset in left:
@@ -132,7 +160,8 @@ class Mover:
             size += size_of(record)
             if batches and size > MOVED_BYTES_MAX:
                 break
-            batches.append(self._batch(record, source, move, producer_id))
+            source_log = lane.host.state.topic_id
+            batches.append(self._batch(record, source, source_log, move, producer_id))
         if not batches:
             self._later(lane)
             return
@@ -141,14 +170,82 @@ class Mover:
             request, MovedResult, TIMEOUT_MS, lambda outcome: self._on_sent(lane, outcome)
         )
 
-    def _batch(self, record: Record, source: QueueName, move: r.Move, producer_id: int) -> bytes:
+    def _batch(
+        self,
+        record: Record,
+        source: QueueName,
+        source_log: TopicId,
+        move: r.Move,
+        producer_id: int,
+    ) -> bytes:
         now_ms = self._clock.wall_ms()
-        headers = _headers(record.headers, source, move, now_ms)
+        headers = _headers(record, source, source_log, move, now_ms)
         moved = Record(0, now_ms, record.key, record.value, headers)
-        options = BatchOptions(
-            producer_id=producer_id, producer_epoch=0, base_sequence=move.sequence % 2**31
-        )
-        return bytes(encode_batch([moved], options))
+        return _encode(moved, producer_id, move)
+
+    # -- to a topic
+
+    def _to_topic(self, lane: _Lane, source: QueueState, name: str) -> None:
+        """Append the first message to a topic, in the partition that has its own one's number."""
+        topic = self._metadata.state.topics.get(name)
+        group = share_group_of(source.queue)
+        if topic is None or topic.is_internal or (group is not None and not _takes(topic)):
+            self._give_up(lane, len(lane.moves))
+            return
+        move = lane.moves[0]
+        where = TopicPartition(name, lane.host.state.partition % len(topic.partitions))
+        producer_id = _producer_id(lane.host.state, topic.topic_id)
+
+        def on_found(found: Found | RequestRefused) -> None:
+            if isinstance(found, RequestRefused) or move.offset in found.left:
+                self._later(lane)
+                return
+            record = found.records.get(move.offset)
+            if record is None:
+                self._give_up(lane, 1)
+                return
+            self._forwarder.produce(
+                where,
+                _encode(self._dead_record(record, source, lane, move), producer_id, move),
+                -1,
+                TIMEOUT_MS,
+                lambda outcome: self._on_produced(lane, outcome),
+                lambda: lane.leadership == lane.host.leadership,
+            )
+
+        lane.host.bodies.read([move.offset], MOVED_BYTES_MAX, on_found)
+
+    def _dead_record(self, record: Record, source: QueueState, lane: _Lane, move: r.Move) -> Record:
+        """Return a dead letter as it stands in a topic."""
+        state, now_ms = self._metadata.state, self._clock.wall_ms()
+        group = share_group_of(source.queue)
+        if group is None:
+            log_id = lane.host.state.topic_id
+            headers = _headers(record, source.queue, log_id, move, now_ms)
+            return Record(0, now_ms, record.key, record.value, headers)
+        topic = None if source.source is None else state.topics_by_id.get(source.source)
+        said = {
+            "topic": "" if topic is None else topic.name,
+            "partition": lane.host.state.partition,
+            "offset": move.offset,
+            "group": group,
+            "delivery.count": move.attempts,
+            "message": _SHARE_REASONS.get(move.reason, move.reason.name.lower()),
+        }
+        told = tuple((_SHARE_HEADERS + name, str(value).encode()) for name, value in said.items())
+        if share_settings(state.group_configs.get(group, {})).copies_dead_letters:
+            return Record(0, now_ms, record.key, record.value, (*record.headers, *told))
+        return Record(0, now_ms, None, None, told)
+
+    def _on_produced(self, lane: _Lane, outcome: ProduceResult | RequestRefused) -> None:
+        if isinstance(outcome, ProduceResult):
+            self._report(
+                lane, 1, lambda offsets: r.Moved(token=lane.host.new_token(), offsets=offsets)
+            )
+        elif isinstance(outcome, RecordError | InvalidTopic):
+            self._give_up(lane, 1)
+        else:
+            self._later(lane)
 
     def _on_sent(self, lane: _Lane, outcome: MovedResult | RequestRefused) -> None:
         if isinstance(outcome, UnknownQueue | InvalidTopic):
@@ -178,9 +275,12 @@ class Mover:
             if isinstance(answer, r.Refused):
                 self._later(lane)
                 return
-            for _ in range(count):
-                lane.moves.popleft()
-            self._go_on(lane)
+            last = [lane.moves.popleft() for _ in range(count)][-1]
+            rate = lane.host.queue.state.policy.redrive_rate
+            if rate and last.reason is Reason.REDRIVEN:
+                self._clock.call_later(count * 1000 // rate, lambda: self._go_on(lane))
+            else:
+                self._go_on(lane)
 
         try:
             lane.host.ask_engine(make(offsets), on_answer)
@@ -201,20 +301,42 @@ def _rising(moves: deque[r.Move]) -> list[r.Move]:
     return rising
 
 
-def _producer_id(source: TopicId, target: TopicId) -> int:
-    return _PRODUCER_IDS | group_of(source + target) & (_PRODUCER_IDS - 1)
+def _takes(topic: TopicState) -> bool:
+    """Whether a topic lets share groups write there (KIP-1191)."""
+    return topic.configs.get(DEAD_LETTERS_ALLOWED) == "true"
+
+
+def _encode(record: Record, producer_id: int, move: r.Move) -> bytes:
+    options = BatchOptions(
+        producer_id=producer_id, producer_epoch=0, base_sequence=move.sequence % 2**31
+    )
+    return bytes(encode_batch([record], options))
+
+
+def _producer_id(source: PartitionState, target: TopicId) -> int:
+    name = source.topic_id + source.partition.to_bytes(4, "big") + target
+    return _PRODUCER_IDS | group_of(name) & (_PRODUCER_IDS - 1)
 
 
 def _hops(record: Record) -> int:
     return sum(name == DEATH for name, _ in record.headers)
 
 
-def _headers(headers: Headers, source: QueueName, move: r.Move, now_ms: int) -> Headers:
+def _headers(
+    record: Record, source: QueueName, source_log: TopicId, move: r.Move, now_ms: int
+) -> Headers:
     """Return the headers of a message where it arrives: it waits no more, and its life is over."""
-    kept = [each for each in headers if each[0] not in (NOT_BEFORE, NOT_AFTER, IDENTITY)]
+    kept = [each for each in record.headers if each[0] not in _SAID_ONCE]
     if move.reason is not Reason.REDRIVEN:
         kept.append((DEATH, _death(source, move, now_ms)))
+    if all(name != ORIGIN for name, _ in kept):
+        kept.append((ORIGIN, _origin(source_log, record)))
     return tuple(kept)
+
+
+def _origin(log: TopicId, record: Record) -> bytes:
+    said = {"log": log.hex(), "offset": record.offset, "at_ms": record.timestamp_ms}
+    return json.dumps(said, separators=(",", ":")).encode()
 
 
 def _death(source: QueueName, move: r.Move, now_ms: int) -> bytes:

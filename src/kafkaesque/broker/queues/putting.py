@@ -14,10 +14,10 @@ from kafkaesque.broker.requests.queue_requests import (
 from kafkaesque.model.batch import BatchHeader, read_batch_header
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
+from kafkaesque.model.message_headers import IDENTITY
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues import requests as r
-from kafkaesque.queues.arrival import IDENTITY
 from kafkaesque.queues.requests import Verdict
 
 #: A message for which there is no room.

@@ -232,11 +232,17 @@ class Replica:
         return self.core.in_sync_expected
 
     def append(
-        self, data: bytearray | memoryview, batch: BatchHeader, append_time_ms: int | None = None
+        self,
+        data: bytearray | memoryview,
+        batch: BatchHeader,
+        append_time_ms: int | None = None,
+        *,
+        gives_back: bool = False,
     ) -> Appended:
         """Give a batch its offsets in place and propose it.
 
         Nothing is promised yet: the listener hears when it is durable and when it is committed.
+        What `gives_back` is little, and lets a full disk become free: it is taken there, too.
 
         Raises:
             NotLeader: this member does not lead, or is handing over.
@@ -244,7 +250,8 @@ class Replica:
         """
         store = self.driver.store
         # Metadata is little, and all that lets a full disk become free of old records.
-        refusal = store.failure if self.group == CONTROLLER_GROUP else store.refusal
+        is_let_pass = gives_back or self.group == CONTROLLER_GROUP
+        refusal = store.failure if is_let_pass else store.refusal
         if refusal is not None:
             self.hand_over_for_disk()  # another broker may have what is missing here
             raise StorageFailed(str(refusal))

@@ -11,6 +11,8 @@ class OnBehalfOf(msgspec.Struct, frozen=True, array_like=True):
 
     principal: str
     host: str
+    #: The name of the listener that it came by, for the audit log.
+    listener: str = ""
 
     @property
     def who(self) -> Principal:

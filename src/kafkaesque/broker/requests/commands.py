@@ -156,7 +156,7 @@ class BeginRecovery(PeerRequest, frozen=True, tag="begin-recovery", kw_only=True
     at_ms: int = 0
 
 
-class AskElection(PeerRequest, frozen=True, tag="ask-election", kw_only=True):
+class AskElection(ClientCommand, frozen=True, tag="ask-election", kw_only=True):
     """An administrator wants a group without a leader recovered, whatever its topic allows."""
 
     group: int
@@ -179,7 +179,7 @@ class TellSurvivors(PeerRequest, frozen=True, tag="tell-survivors", kw_only=True
     told: list[ToldSurvivor]
 
 
-class DecideRecovery(PeerRequest, frozen=True, tag="decide-recovery", kw_only=True):
+class DecideRecovery(ClientCommand, frozen=True, tag="decide-recovery", kw_only=True):
     """Decide how a formation begins, if those that have told are enough."""
 
     group: int

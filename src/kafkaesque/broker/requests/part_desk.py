@@ -15,6 +15,14 @@ class PartDesk:
 
     def __init__(self) -> None:
         self._answerer: Answerer | None = None
+        self._make_answerer: Callable[[], None] | None = None
+
+    def open_when_asked(self, make_answerer: Callable[[], None]) -> None:
+        """Have the first question call this, which calls `open`; the question is answered then.
+
+        Questions are refused where it calls nothing.
+        """
+        self._make_answerer = make_answerer
 
     def open(self, answerer: Answerer) -> None:
         """Have questions answered from now on."""
@@ -22,6 +30,9 @@ class PartDesk:
 
     def serve(self, request: AskPart, on_done: OnPart) -> None:
         """Answer a question of this broker or another one."""
+        make, self._make_answerer = self._make_answerer, None
+        if self._answerer is None and make is not None:
+            make()
         if self._answerer is None:
             on_done(RequestRefused("this broker does not serve the admin API"))
         else:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.client_command import ClientCommand
 
 
@@ -30,7 +31,24 @@ class ChangeQueue(ClientCommand, frozen=True, tag="change-queue", kw_only=True):
     changes: dict[str, str | None]
 
 
-QueueCommand = CreateQueue | DeleteQueue | ChangeQueue
+class CreateShareQueue(PeerRequest, frozen=True, tag="create-share-queue", kw_only=True):
+    """Let a share group have a cursor over a topic, as long as the topic. Answer: `QueueResult`."""
+
+    group: str
+    topic_id: bytes
+
+
+class DeleteShareGroup(PeerRequest, frozen=True, tag="delete-share-group", kw_only=True):
+    """Delete a share group's cursors: over one topic, or all. Answer: `Done`."""
+
+    group: str
+    #: None: all.
+    topic_id: bytes | None = None
+
+
+#: What clients may ask for; the rest brokers ask, for share groups.
+ClientQueueCommand = CreateQueue | DeleteQueue | ChangeQueue
+QueueCommand = CreateQueue | DeleteQueue | ChangeQueue | CreateShareQueue | DeleteShareGroup
 
 
 class QueueResult(msgspec.Struct, frozen=True, kw_only=True, tag="queue"):

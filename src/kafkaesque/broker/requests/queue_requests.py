@@ -30,6 +30,8 @@ class QueueRequest(PeerRequest, frozen=True, kw_only=True):
 
     #: The log's id: a queue that is made again has another one.
     log_id: bytes
+    #: A queue of its own has one; a cursor as many as its topic.
+    partition: int = 0
 
 
 class PutMessages(QueueRequest, frozen=True, tag="put-messages", kw_only=True):
@@ -131,6 +133,12 @@ class PeekMessages(QueueRequest, frozen=True, tag="peek-messages", kw_only=True)
     bytes_max: int = 1024 * 1024
 
 
+class SeekCursor(QueueRequest, frozen=True, tag="seek-cursor", kw_only=True):
+    """Let a cursor over a topic go on at an offset; what was taken is forgotten. Answer: `Done`."""
+
+    offset: int
+
+
 class AskQueue(QueueRequest, frozen=True, tag="ask-queue", kw_only=True):
     """Return how many messages there are. Answer: `QueueCounts`."""
 
@@ -149,6 +157,7 @@ AnyQueueRequest = (
     | RedriveQueue
     | UnparkMessages
     | PeekMessages
+    | SeekCursor
     | AskQueue
 )
 
@@ -235,6 +244,11 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     consumers: int
     #: When the oldest that lives came: Unix time in milliseconds; 0: there is none.
     oldest_ms: int
+    #: The first that lives, or where the next one will be; and after the last that is known. Of a
+    #: cursor these are the topic's offsets; it has begun when it knows where it is.
+    floor: int
+    end: int
+    has_begun: bool
     #: Since the queue was made: how many came, and how many are gone, by why.
     arrived: int
     removed: dict[str, int]
@@ -242,3 +256,5 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     log_start: int
     log_end: int
     log_bytes: int
+    #: The queue that messages are being moved to on request; empty: none.
+    redriving_to: str = ""

@@ -1,11 +1,13 @@
 """Compacts the logs on this broker, one at a time, the dirtiest first.
 
 Theory of operation. Every now and then all logs of compacted topics are looked at, on leaders and
-followers alike: each replica compacts by itself. Of those that are due the dirtiest is cleaned: the
-two passes run elsewhere (`Disk.run_steps`), step by step, and here is decided when the next step is
-made, so that no more bytes are read and written per second than the operator wants, and so that a
-run ends at a step when it has become void. Each cleaned group of segments is swapped in before the
-next one is read; the next begins when that is durable, so the disk holds little twice.
+followers alike: each replica compacts by itself. So are those with a table that says which records
+live (a queue's): all else goes that is before a snapshot of the table that all replicas have. Of
+the logs that are due the dirtiest is cleaned: the passes run elsewhere (`Disk.run_steps`), step by
+step, and here is decided when the next step is made, so that no more bytes are read and written per
+second than the operator wants, and so that a run ends at a step when it has become void. Each
+cleaned group of segments is swapped in before the next one is read; the next begins when that is
+durable, so the disk holds little twice.
 
 Only what a durable checkpoint knows as closed can be cleaned, so one is asked for whenever a
 compacted log has closed a segment since the last, and after each run. When it is there, all logs
@@ -36,6 +38,7 @@ from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.env.disk import Disk, StepRun
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.model.ids import GroupId, Offset
+from kafkaesque.model.live_offsets import LiveRecords
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.storage.compaction_plan import CompactionOptions, CompactionPlan
 from kafkaesque.storage.compactor import CleanedGroup, CompactionResult, compact
@@ -139,9 +142,9 @@ class LogCleaner:
         due: list[tuple[float, Partition, CompactionPlan]] = []
         self._awaiting = {}
         for partition in self._partitions:
-            if not partition.config.is_compacted or not _is_open(partition):
+            if not _may_be_due(partition):
                 continue
-            if may_ask and partition.log.mark_for_checkpoint():
+            if may_ask and self._needs_checkpoint(partition):
                 self._awaiting[partition.log] = partition.log.closed_end
             group = partition.state.group
             if now_ms < self._put_aside.get(group, (0, 0))[0]:
@@ -170,7 +173,15 @@ class LogCleaner:
             else:
                 self._passed_over[group] = waited.get(group, 0) + 1
 
-    def _plan(self, partition: Partition) -> CompactionPlan | None:
+    def _needs_checkpoint(self, partition: Partition) -> bool:
+        """Mark a log of which more can be cleaned after the next checkpoint."""
+        if partition.config.is_compacted:
+            return partition.log.mark_for_checkpoint()
+        # Most queues' logs give up whole segments in time: a checkpoint would be for nothing.
+        is_worth_it = self._plan(partition, is_forecast=True) is not None
+        return is_worth_it and partition.log.mark_for_checkpoint()
+
+    def _plan(self, partition: Partition, *, is_forecast: bool = False) -> CompactionPlan | None:
         config = partition.config
         options = CompactionOptions(
             dirty_ratio_min=config.min_cleanable_dirty_ratio,
@@ -181,6 +192,20 @@ class LogCleaner:
             index_interval_bytes=config.index_interval_bytes,
             key_bytes_max=int(self._options.get("log.cleaner.dedupe.buffer.size")),
         )
+        if not config.is_compacted:
+            live = _live_records(partition, is_forecast=is_forecast)
+            return (
+                None
+                if live is None
+                else partition.log.live_plan(
+                    live,
+                    now_wall_ms=self._clock.wall_ms(),
+                    limit_offset=partition.last_stable_offset,
+                    everywhere_offset=partition.everywhere_offset,
+                    options=options,
+                    is_forecast=is_forecast,
+                )
+            )
         return partition.log.compaction_plan(
             now_wall_ms=self._clock.wall_ms(),
             limit_offset=_limit(partition),
@@ -221,14 +246,14 @@ class LogCleaner:
         except DiskFailed:
             return False
 
-    def may_go_on(self, partition: Partition) -> bool:
-        """Tell whether a run is still worth its next step."""
+    def may_go_on(self, partition: Partition, plan: CompactionPlan) -> bool:
+        """Tell whether a run is still worth its next step, and right."""
         return (
             not self._life.is_stopping
             and self._life.failure is None
             and self._partitions.get(partition.state.group) is partition
-            and _is_open(partition)
-            and partition.config.is_compacted
+            and _may_be_due(partition)
+            and _is_right(partition, plan)
             and bool(self._options.get("log.cleaner.enable"))
         )
 
@@ -268,6 +293,32 @@ def _limit(partition: Partition) -> Offset:
     return stable if kept_from is None else min(stable, kept_from)
 
 
+def _live_records(partition: Partition, *, is_forecast: bool = False) -> LiveRecords | None:
+    """Return what a table says is needed of a log; None: all of it.
+
+    Without the snapshot that it goes by nobody can lead, so all replicas have to have it. With
+    `write.caching` a power cut may take it, also from this one, until a checkpoint has synced it.
+    """
+    if partition.tables is None:
+        return None
+    known, log = partition.everywhere_offset, partition.log
+    if log.was_cached and not is_forecast:
+        known = min(known, Offset(log.closed_end))
+    return partition.tables.live_before(known, is_forecast=is_forecast)
+
+
+def _is_right(partition: Partition, plan: CompactionPlan) -> bool:
+    """Tell whether what a plan goes by still holds."""
+    if plan.live is None:
+        return partition.config.is_compacted
+    live = _live_records(partition)
+    return live is not None and live.end_offset >= plan.live.end_offset
+
+
+def _may_be_due(partition: Partition) -> bool:
+    return _is_open(partition) and (partition.config.is_compacted or partition.tables is not None)
+
+
 class _Run:
     """One run over one log."""
 
@@ -281,6 +332,7 @@ class _Run:
         "_options",
         "_pace",
         "_partition",
+        "_plan",
         "_reports",
         "_start_offset",
         "_steps",
@@ -307,6 +359,7 @@ class _Run:
         self._options = options
         self._reports = reports
         self._partition = partition
+        self._plan = plan
         self._log = partition.log
         self._start_offset = self._log.start_offset
         self._is_void = False
@@ -326,11 +379,11 @@ class _Run:
 
     def maybe_drop(self) -> None:
         """End it if it is not worth its next step, also while it waits for that."""
-        if not self._is_void and not self._cleaner.may_go_on(self._partition):
+        if not self._is_void and not self._cleaner.may_go_on(self._partition, self._plan):
             self.drop()
 
     def _on_step(self, step: int | CleanedGroup) -> None:
-        if self._is_void or not self._cleaner.may_go_on(self._partition):
+        if self._is_void or not self._cleaner.may_go_on(self._partition, self._plan):
             self._drop_at(step)
         elif not self._cleaner.has_space():
             error = DiskFull("the disk has too little free space")

@@ -15,6 +15,7 @@ from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import AskElection, ControllerCommand, DecideRecovery, Done
 from kafkaesque.broker.upkeep.recovery_watch import GATHER_MS
 from kafkaesque.env.clock import Clock
@@ -47,9 +48,18 @@ class UncleanElections:
     peers: PeerNetwork
     controller: ControllerClient
 
-    def begin(self, partition: PartitionState, deadline_ms: int, on_done: OnElected) -> None:
-        """Bring a partition to a leader; `on_done` gets `Done` or why not, perhaps at once."""
-        _Election(self, partition, deadline_ms, on_done).start()
+    def begin(
+        self,
+        partition: PartitionState,
+        deadline_ms: int,
+        on_done: OnElected,
+        client: OnBehalfOf | None,
+    ) -> None:
+        """Bring a partition to a leader; `on_done` gets `Done` or why not, perhaps at once.
+
+        The controller asks its rules about the client, if it is one that has logged in.
+        """
+        _Election(self, partition, deadline_ms, on_done, client).start()
 
 
 class _Election:
@@ -61,8 +71,10 @@ class _Election:
         partition: PartitionState,
         deadline_ms: int,
         on_done: OnElected,
+        client: OnBehalfOf | None,
     ) -> None:
         self._parts = parts
+        self._client = client
         self._clock = parts.clock
         self._partition = partition
         self._begun_ms = self._clock.now_ms()
@@ -110,6 +122,7 @@ class _Election:
                         group=self._partition.group,
                         after=recovery.formation,
                         at_ms=self._clock.wall_ms(),
+                        on_behalf_of=self._client,
                     )
                 )
             return
@@ -124,6 +137,7 @@ class _Election:
                     formation=recovery.formation,
                     may_be_unclean=True,
                     at_ms=self._clock.wall_ms(),
+                    on_behalf_of=self._client,
                 )
             )
 

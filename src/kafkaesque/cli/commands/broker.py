@@ -39,6 +39,7 @@ def broker(
     admin_port: Annotated[
         int | None, typer.Option(help="Port for metrics and health; 0: none.")
     ] = None,
+    sqs_port: Annotated[int | None, typer.Option(help="Port for Amazon SQS; 0: none.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: Annotated[
         list[str] | None,
@@ -64,6 +65,7 @@ def broker(
         "text.port": text_port,
         "peer.port": peer_port,
         "admin.port": admin_port,
+        "sqs.port": sqs_port,
         "log.level": log_level,
     }
     given = {name: str(value) for name, value in flags.items() if value is not None}

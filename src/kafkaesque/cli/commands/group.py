@@ -21,6 +21,8 @@ from kafkaesque.cli.screen import Cell, Screen, Table, counted
 from kafkaesque.model.sink_markers import keeps_sink_marker
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
     from kafkaesque.cli.consumer_lag import Lag
     from kafkaesque.cli.group_states import Group
     from kafkaesque.cli.offset_resets import ResetPlan
@@ -34,7 +36,7 @@ CURRENT: Final = "current"
 
 @app.command("list")
 def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
-    """List the groups with their state and protocol (classic or consumer).
+    """List the groups with their state and protocol (classic, consumer or share).
 
     KIND is consumers, or sink-marker: the group in which an exactly-once Spark sink keeps which
     micro-batch it wrote last.
@@ -72,6 +74,7 @@ def describe(
 
     LAG is in messages; BEHIND-S is the age of the oldest of them in seconds. For the
     marker of an exactly-once Spark sink, it shows the micro-batch that was written last.
+    For a share group, START is the first record that is not done with.
 
     \b
     Example:
@@ -86,7 +89,8 @@ def describe(
     admin = connection.admin()
     described = describe_group(admin, group)
     if described is None:
-        raise CommandFailed(f"group {group} does not exist", hint="kafkaesque group list")
+        _show_share_group(Screen(json=json), connection.bootstrap, group)
+        return
     if described.kind is GroupKind.SINK_MARKER:
         _show_marker(Screen(json=json), described, committed_offsets(admin, group))
         return
@@ -163,7 +167,6 @@ def reset_offsets(
     _check_shift(shift)
     _refuse_sink_markers([group], "moved", "kafkaesque group list    (KIND says which are which)")
     place = None if to is None or to == CURRENT else parse_place(to)
-    from kafkaesque.cli.group_offsets import commit_for
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.offset_resets import plan_reset
 
@@ -172,9 +175,7 @@ def reset_offsets(
     plan = plan_reset(connection, admin, group, topic or (), place, shift)
     problems: Sequence[str] = ()
     if execute:
-        if plan.members:
-            raise _at_work(group, plan.members)
-        problems = commit_for(admin, group, plan.offsets)
+        problems = _carry_out(admin, group, plan)
     screen = Screen(json=json)
     rows = [(row.topic, row.partition, row.before, row.after) for row in plan.rows]
     screen.show(
@@ -222,6 +223,68 @@ def delete(
         _refuse_sink_markers(named, "deleted", "--allow-duplicates, if the query is gone for good")
     admin = Connection(bootstrap).admin()
     tell_deleted(Screen(json=json), admin.delete_consumer_groups(named), "group")
+
+
+def _carry_out(admin: "AdminClient", group: str, plan: "ResetPlan") -> Sequence[str]:
+    from kafkaesque.cli.group_offsets import commit_for
+
+    if plan.members:
+        raise _at_work(group, plan.members)
+    if plan.share is not None:
+        return plan.share.go_on_at(plan.offsets)
+    return commit_for(admin, group, plan.offsets)
+
+
+def _show_share_group(screen: Screen, bootstrap: str, group: str) -> None:
+    """Show a share group, if there is one of the name."""
+    from kafkaesque.cli.share_groups import ShareGroupAdmin
+
+    admin = ShareGroupAdmin(bootstrap, group)
+    described = admin.describe()
+    if described is None:
+        raise CommandFailed(f"group {group} does not exist", hint="kafkaesque group list")
+    progress = sorted(admin.progress(), key=lambda each: (each.topic, each.partition))
+    lag = sum(each.lag_messages or 0 for each in progress)
+    facts: list[tuple[Cell, ...]] = [
+        ("group", group),
+        ("state", described.state),
+        ("protocol", described.protocol),
+        ("members", len(described.members)),
+        ("lag", lag),
+    ]
+    readers: dict[tuple[str, int], list[str]] = {}
+    for member in described.members:
+        for place in member.partitions:
+            readers.setdefault(place, []).append(member.client_id)
+    rows = [
+        (
+            each.topic,
+            each.partition,
+            each.start,
+            each.lag_messages,
+            ", ".join(readers.get((each.topic, each.partition), ())),
+        )
+        for each in progress
+    ]
+    screen.show(
+        [
+            Table(title="group", columns=("FACT", "VALUE"), rows=facts),
+            Table(
+                title="partitions",
+                columns=("TOPIC", "PARTITION", "START", "LAG", "CLIENTS"),
+                rows=rows,
+            ),
+        ],
+        {
+            "group": group,
+            "state": described.state,
+            "protocol": described.protocol,
+            "kind": described.kind,
+            "members": [asdict(each) for each in described.members],
+            "lag_messages": lag,
+            "partitions": [asdict(each) for each in progress],
+        },
+    )
 
 
 def _show_marker(screen: Screen, group: "Group", batches: "Mapping[tuple[str, int], int]") -> None:

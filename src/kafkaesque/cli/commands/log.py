@@ -18,6 +18,7 @@ from kafkaesque.cli.read_only_disk import read_only_disk
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
 if TYPE_CHECKING:
+    from kafkaesque.cli.sealed_records import SealedRecords
     from kafkaesque.env.disk import Disk
     from kafkaesque.storage.entries import LogIdentity
     from kafkaesque.storage.offline import DumpedBatch, Finding
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 #: What one batch may take when it is decompressed.
 DECOMPRESSED_BYTES_MAX = 1 << 30
 SHOWN_MAX = 10
+_NOT_OPENED = "its batches are sealed: --keeper-file FILE, key.keeper.file of a broker, opens them"
 SEGMENT_SUFFIX = ".log"
 PARTITION_METADATA = "partition.metadata"
 META = "meta.json"
@@ -61,6 +63,8 @@ class Choice:
     offset_min: int
     count_max: int | None
     records: bool
+    #: Opens what is sealed; None: nobody has named the keeper's file.
+    sealed: "SealedRecords | None" = None
 
 
 @app.command()
@@ -173,30 +177,56 @@ def dump(
     wal: Annotated[
         bool, typer.Option("--wal", help="The write-ahead log, not the partitions.")
     ] = False,
+    keeper_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--keeper-file",
+            metavar="FILE",
+            help="With --records: key.keeper.file of the broker, to read encrypted topics.",
+            show_default=False,
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print what is in the segments, a line each: batches, or with --records messages.
 
     Messages in JSON look as in `consume --json`, and `publish --format json` reads them. Unlike
-    there, messages of aborted transactions are included.
+    there, messages of aborted transactions are included. Of encrypted topics there is a line for
+    each batch, unless --keeper-file opens them.
 
     \b
     Example:
       kafkaesque log dump kafkaesque-data/broker-1 --partition orders-0
       kafkaesque log dump kafkaesque-data/broker-1 -p orders-0 --records --json --max 10
+      kafkaesque log dump kafkaesque-data/broker-1 -p orders-0 --records --keeper-file keeper.keys
       kafkaesque log dump kafkaesque-data/broker-1 --wal
     """
     disk = read_only_disk(_one_broker(directory))
     write = _writer(json)
+    if keeper_file is not None and not records:
+        raise wrong_usage("--keeper-file is of no use without --records", "--records, too")
     if wal:
         damaged = dump_wal_files(disk, write)
     else:
-        choice = Choice(offset_min=offset, count_max=count, records=records)
+        choice = Choice(
+            offset_min=offset,
+            count_max=count,
+            records=records,
+            sealed=_sealed_records(disk, keeper_file),
+        )
         damaged = False
         for name in _chosen(disk, partition):
             damaged |= dump_partition(disk, name, choice, write)
     if damaged:
         raise typer.Exit(DAMAGED)
+
+
+def _sealed_records(disk: "Disk", keeper_file: Path | None) -> "SealedRecords | None":
+    if keeper_file is None:
+        return None
+    from kafkaesque.cli.sealed_records import SealedRecords
+
+    return SealedRecords(disk, keeper_file)
 
 
 def _one_broker(directory: Path) -> Path:
@@ -242,6 +272,7 @@ def dump_partition(disk: "Disk", name: str, choice: Choice, write: Callable[[Lin
     from kafkaesque.storage.offline import Finding, dump_segment
 
     written = 0
+    reasons: set[str] = set()
     identity = read_partition_metadata(disk, name)
     segments = [each for each in disk.list_dir(name) if each.endswith(SEGMENT_SUFFIX)]
     for segment in _from_offset(segments, choice.offset_min):
@@ -252,7 +283,7 @@ def dump_partition(disk: "Disk", name: str, choice: Choice, write: Callable[[Lin
             if item.header.last_offset < choice.offset_min:
                 continue
             if choice.records:
-                lines = _record_lines(name, identity, item, choice.offset_min)
+                lines = _record_lines(name, identity, item, choice, reasons)
             else:
                 lines = iter([_batch_line(name, segment, item)])
             for line in lines:
@@ -295,27 +326,34 @@ def dump_wal_files(disk: "Disk", write: Callable[[Line], None]) -> bool:
 
 
 def _record_lines(
-    name: str, identity: "LogIdentity | None", batch: "DumpedBatch", offset_min: int
+    name: str,
+    identity: "LogIdentity | None",
+    batch: "DumpedBatch",
+    choice: Choice,
+    reasons: set[str],
 ) -> Iterator[Line]:
+    """Yield a batch's messages, or a line for one that stays sealed.
+
+    Why it does is said once on standard error; `reasons` are those that have been said.
+    """
     from kafkaesque.model.records import decode_batch
     from kafkaesque.model.sealed_batch import key_version
 
-    header = batch.header
+    header, data = batch.header, batch.data
     if header.is_control:
         return  # the end of a transaction, and no message
     if header.is_sealed:
-        yield {
-            "topic": name if identity is None else identity.topic,
-            "partition": None if identity is None else identity.partition,
-            "offset": header.base_offset,
-            "last_offset": header.last_offset,
-            "timestamp_ms": header.max_timestamp_ms,
-            "records": header.record_count,
-            "sealed_by_version": key_version(batch.data, header._replace(at=0)),
-        }
-        return
-    for record in decode_batch(batch.data, DECOMPRESSED_BYTES_MAX):
-        if record.offset >= offset_min:
+        version = key_version(data, header._replace(at=0))
+        opened = choice.sealed.open(identity, batch, version) if choice.sealed else _NOT_OPENED
+        if isinstance(opened, str):
+            if opened not in reasons:
+                reasons.add(opened)
+                sys.stderr.write(f"{name}: {opened}\n")
+            yield _sealed_line(name, identity, batch, version)
+            return
+        data = bytes(opened)
+    for record in decode_batch(data, DECOMPRESSED_BYTES_MAX):
+        if record.offset >= choice.offset_min:
             yield {
                 "topic": name if identity is None else identity.topic,
                 "partition": None if identity is None else identity.partition,
@@ -325,6 +363,21 @@ def _record_lines(
                 "value": json_bytes(record.value),
                 "headers": [[header, json_bytes(value)] for header, value in record.headers],
             }
+
+
+def _sealed_line(
+    name: str, identity: "LogIdentity | None", batch: "DumpedBatch", version: int
+) -> Line:
+    header = batch.header
+    return {
+        "topic": name if identity is None else identity.topic,
+        "partition": None if identity is None else identity.partition,
+        "offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "timestamp_ms": header.max_timestamp_ms,
+        "records": header.record_count,
+        "sealed_by_version": version,
+    }
 
 
 def _batch_line(name: str, segment: str, batch: "DumpedBatch") -> Line:

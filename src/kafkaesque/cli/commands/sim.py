@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from json import dumps
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +33,8 @@ BROKERS = 3
 BROKERS_MAX = 9
 #: Runs make much garbage and few cycles of it: looking for cycles less often saves a tenth.
 GARBAGE_OBJECTS = 50_000
+#: Kills of leaders that follow one another in one cluster.
+KILLS_OF_A_SEED = 100
 #: Power cuts that follow one another in one cluster.
 CUTS_OF_A_SEED = 25
 
@@ -150,6 +153,50 @@ def power_cuts(
             f" {'PROBLEMS FOUND' if tally.bad else 'none lost'}; {time.monotonic() - begun:.0f} s"
         )
     if tally.bad:
+        raise typer.Exit(DAMAGED)
+
+
+@app.command("queue-kills")
+def queue_kills(
+    times: Annotated[int, typer.Option(min=1, help="Number of kills.")] = 1_000,
+    in_flight: Annotated[
+        int, typer.Option(min=1, help="Messages in flight at a kill, about.")
+    ] = 10_000,
+    first: Annotated[
+        int, typer.Option("--first", "--first-seed", min=0, help="The first seed.")
+    ] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Kill the leader of a queue again and again, while workers have thousands of messages.
+
+    A cluster gets up to 100 kills, then the next seed starts another one. Ends with 4 if a message
+    or an attempt is lost, a lock ends early, or anything else is wrong. With --json, one line for
+    each seed.
+
+    \b
+    Example:
+      kafkaesque sim queue-kills --times 1000
+    """
+    from kafkaesque.sim.queues.kills import kill_leaders
+
+    kills, is_bad, seed, begun = 0, False, first, time.monotonic()
+    least, most = in_flight * 100, 0
+    while kills < times:
+        report = kill_leaders(seed, min(KILLS_OF_A_SEED, times - kills), in_flight)
+        kills, seed = kills + max(1, report.kills), seed + 1
+        is_bad = is_bad or bool(report.anomalies)
+        least, most = min(least, report.in_flight_least), max(most, report.in_flight_most)
+        if json:
+            print(dumps(asdict(report)))
+        else:
+            for anomaly in report.anomalies[:ANOMALIES_SHOWN_MAX]:
+                print(f"seed {report.seed}: {anomaly}")
+    if not json:
+        print(
+            f"{counted(kills, 'kill')} of leaders; {least} to {most} messages in flight;"
+            f" {'PROBLEMS FOUND' if is_bad else 'nothing lost'}; {time.monotonic() - begun:.0f} s"
+        )
+    if is_bad:
         raise typer.Exit(DAMAGED)
 
 

@@ -28,10 +28,8 @@ from kafkaesque.cli.screen import Screen
 from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, leave_clusters
 
 BROKERS_DEFAULT = 3
-#: Kafka, text, peer, admin.
-PORTS_DEFAULT = (9092, 7070, 9190, 8080)
-#: Clients of the other protocols cannot log in yet: a secure cluster has neither port by default.
-SECURE_PORTS_DEFAULT = (9092, 0, 9190, 0)
+#: Kafka, text, peer, admin, SQS.
+PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -84,6 +82,12 @@ AdminPortOption = Annotated[
         show_default="8080, or as before",
     ),
 ]
+SqsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Port of broker 1 for Amazon SQS; 0: none.", show_default="9324, or as before"
+    ),
+]
 ProtocolsOption = Annotated[
     str | None,
     typer.Option(
@@ -115,6 +119,7 @@ def up(
     text_port: TextPortOption = None,
     peer_port: PeerPortOption = None,
     admin_port: AdminPortOption = None,
+    sqs_port: SqsPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
     allow_open_listeners: AllowOpenOption = False,
@@ -134,10 +139,8 @@ def up(
       kafkaesque up --secure --directory ./secured
     """
     before = read_cluster_file(data)
-    is_secure = secure or (before is not None and before.is_secure)
-    given = (port, text_port, peer_port, admin_port)
-    defaults = SECURE_PORTS_DEFAULT if is_secure else PORTS_DEFAULT
-    ports = choose_ports(before, brokers, given, defaults)
+    given = (port, text_port, peer_port, admin_port, sqs_port)
+    ports = choose_ports(before, brokers, given)
     if protocols is not None:
         ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
     options = parse_pairs(option or (), "--option", "num.partitions=6")
@@ -173,21 +176,22 @@ def _run(cluster: LocalCluster, screen: Screen) -> bool:
 def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
-    given: tuple[int | None, int | None, int | None, int | None],
-    defaults: tuple[int, int, int, int] = PORTS_DEFAULT,
+    given: tuple[int | None, int | None, int | None, int | None, int | None],
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
     if before is None or any(port is not None for port in given):
-        kafka, text, peer, admin = (
-            default if port is None else port for port, default in zip(given, defaults, strict=True)
+        kafka, text, peer, admin, sqs = (
+            default if port is None else port
+            for port, default in zip(given, PORTS_DEFAULT, strict=True)
         )
-        return ports_from(kafka, text, peer, admin, count)
+        return ports_from(kafka, text, peer, admin, sqs, count)
     last = before.brokers[-1]
     text = last.text + 1 if last.text else 0
     admin = last.admin + 1 if last.admin else 0
+    sqs = last.sqs + 1 if last.sqs else 0
     more = max(0, count - len(before.brokers))
-    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, more)
+    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, sqs, more)
     return [*before.brokers[:count], *added]
 
 
@@ -287,15 +291,16 @@ class Watcher:
         for broker in cluster.brokers:
             text = f"   text {broker.ports.text}" if broker.ports.text else ""
             admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
-            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}")
+            sqs = f"   SQS {broker.ports.sqs}" if broker.ports.sqs else ""
+            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}{sqs}")
         first = cluster.brokers[0]
         if first.ports.admin:
             host = first.address.rpartition(":")[0]
             scheme = "http" if cluster.security is None else "https"
             lines += ["", f"The console: {scheme}://{host}:{first.ports.admin}/"]
         if cluster.security is not None:
-            lines += _told_of_security(cluster.security, has_admin=bool(first.ports.admin))
-            suggestions = _secure_suggestions(cluster.security)
+            lines += _told_of_security(cluster.security)
+            suggestions = _secure_suggestions(cluster.security, cluster)
         else:
             suggestions = _suggestions(cluster)
         lines += ["", "Try next, in another terminal:", "", *suggestions, ""]
@@ -350,35 +355,50 @@ def _suggestions(cluster: LocalCluster) -> list[str]:
     return lines
 
 
-def _told_of_security(files: SecureFiles, *, has_admin: bool) -> list[str]:
-    lines = [
+def _told_of_security(files: SecureFiles) -> list[str]:
+    return [
         "",
-        "Clients log in, over TLS:",
+        "Clients log in, over TLS, at every port:",
         f"  {ADMIN}   may do everything; the password is in {files.password_file(ADMIN)}",
         f"  {APP}     may do everything with topics, groups and transactional ids {APP_PREFIX}...",
         "",
         f"Ready files for clients: {files.clients}",
+        f"Browsers trust the console once they know {files.ca}",
     ]
-    if has_admin:
+
+
+def _secure_suggestions(files: SecureFiles, cluster: LocalCluster) -> list[str]:
+    name, clients = own_name(), files.clients
+    first = cluster.brokers[0]
+    lines = [
+        f"  . {_shown(clients / f'{APP}.env')}     be {APP}, in this terminal",
+        f"  {name} publish {APP_PREFIX}greetings hello",
+        f"  {name} consume {APP_PREFIX}greetings --from-beginning --max 1",
+        f"  kcat -F {_shown(clients / f'{APP}.librdkafka.conf')} -L",
+    ]
+    if first.ports.text:
+        host = first.address.rpartition(":")[0]
         lines += [
-            "The admin port has no log-in yet: every program on this machine may use it to read,",
-            "write and delete everything.",
+            f"  openssl s_client -quiet -connect {host}:{first.ports.text} "
+            f"-CAfile {_shown(files.ca)}   and then: AUTH {APP} PASSWORD",
+        ]
+    lines += [
+        "",
+        f"  . {_shown(clients / f'{ADMIN}.env')}   be {ADMIN}: who may do what",
+        f"  {name} user create mia --password-file mia.password",
+        f"  {name} rule create User:mia -o read --topic {APP_PREFIX} --prefix",
+    ]
+    if cluster.admin_address:
+        lines += [
+            "",
+            f"  . {_shown(clients / 'cluster.env')}   log in as a person, for 12 hours",
+            f"  {name} login mia",
         ]
     return lines
 
 
-def _secure_suggestions(files: SecureFiles) -> list[str]:
-    name, clients = own_name(), files.clients
-    return [
-        f"  . {shlex.quote(str(clients / f'{APP}.env'))}     be {APP}, in this terminal",
-        f"  {name} publish {APP_PREFIX}greetings hello",
-        f"  {name} consume {APP_PREFIX}greetings --from-beginning --max 1",
-        f"  kcat -F {shlex.quote(str(clients / f'{APP}.librdkafka.conf'))} -L",
-        "",
-        f"  . {shlex.quote(str(clients / f'{ADMIN}.env'))}   be {ADMIN}: who may do what",
-        f"  {name} user create mia --password-file mia.password",
-        f"  {name} rule create User:mia -o read --topic {APP_PREFIX} --prefix",
-    ]
+def _shown(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 def _stop(cluster: LocalCluster, screen: Screen) -> None:

@@ -14,18 +14,21 @@ from kafkaesque.cli.arguments import (
     YesOption,
     new_app,
 )
+from kafkaesque.cli.commands.user_key import app as keys
 from kafkaesque.cli.screen import Screen, Table
 
 if TYPE_CHECKING:
     from kafkaesque.access.administration import ShownUser
 
 app = new_app(
-    help="Users who log in: create, list, alter, disable, enable, delete, prepare; second factors."
+    help="Users who log in: create, list, alter, disable, enable, delete, prepare; access keys, "
+    "second factors."
 )
 totp = new_app(
     help="Second factors (TOTP): add, remove.\n\n\b\nExample:\n  kafkaesque user totp add alice"
 )
 app.add_typer(totp, name="totp")
+app.add_typer(keys, name="key")
 
 #: In place of a time.
 NEVER = "never"
@@ -253,7 +256,7 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
 
 
 def _means(user: "ShownUser") -> list[str]:
-    return [each.mechanism or each.kind for each in user.credentials]
+    return [each.mechanism or each.access_key_id or each.kind for each in user.credentials]
 
 
 def _networks(user: "ShownUser") -> list[str]:
@@ -312,6 +315,26 @@ def delete(
         typer.confirm(f"Delete the user {name}?", abort=True)
     delete_user(bootstrap, found)
     Screen(json=json).done(f"user {name} can log in no more", {"deleted": name})
+
+
+@app.command()
+def logout(
+    name: NameArgument, admin: AdminOption = ADMIN_DEFAULT, json: JsonOption = False
+) -> None:
+    """End all sessions of a person, at all brokers: in the console and on command lines.
+
+    Whoever knows the password can begin another one: `user disable` keeps them out.
+
+    \b
+    Example:
+      kafkaesque user logout alice
+    """
+    from urllib.parse import quote
+
+    from kafkaesque.cli.admin_requests import send
+
+    told = send(admin, "DELETE", f"/users/{quote(name, safe='')}/sessions")
+    Screen(json=json).done(told["what"], {"user": name})
 
 
 @totp.command("add")

@@ -21,9 +21,10 @@ def check_access(facts: Facts, limits: Limits) -> Iterator[Finding]:
     yield from _certificates(facts, limits)
     yield from _listeners(facts)
     yield from _stale_rules(facts)
+    yield from _keys(facts)
     if facts.access is not None:
         yield from _users(facts.access)
-        yield from _rules(facts.access)
+        yield from _rules(facts.access, takes_others=_takes_others(facts))
 
 
 def _certificates(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -105,6 +106,37 @@ def _stale_rules(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _keys(facts: Facts) -> Iterator[Finding]:
+    """Brokers that lead partitions that they can neither seal nor open."""
+    encrypted = {
+        name
+        for name, options in facts.topics.items()
+        if options.get("encryption", "none") != "none"
+    }
+    led: dict[int, set[str]] = {}
+    for partition, each in facts.view.partitions.items():
+        if partition.topic in encrypted:
+            led.setdefault(each.leader, set()).add(partition.topic)
+    for broker in facts.brokers:
+        topics = sorted(led.get(broker.id, ()))
+        metrics = {} if broker.admin is None else broker.admin.metrics
+        has_keeper = metrics.get("kafkaesque_key_keeper", 1.0) > 0
+        if not topics or (has_keeper and not metrics.get("kafkaesque_topic_keys_missing")):
+            continue
+        yield Finding(
+            check="topic-keys-missing",
+            severity=Severity.CRITICAL,
+            what=f"broker {broker.id} leads encrypted topics without their keys: {named(topics)}",
+            cause="its key.keeper.file has another key than that of the others: what they have "
+            "sealed it cannot open"
+            if has_keeper
+            else "it has no key.keeper.file: it refuses producers and consumers of these topics",
+            command=f"key.keeper.file in the file of broker {broker.id}, the same as everywhere, "
+            'and a restart    (docs/security.md, "Encrypted topics")',
+            names=[str(broker.id), *topics],
+        )
+
+
 def _users(access: AccessFacts) -> Iterator[Finding]:
     ruled = {each.principal for each in access.rules}
     if ruled.intersection(_EVERYBODY):
@@ -128,11 +160,25 @@ def _users(access: AccessFacts) -> Iterator[Finding]:
         )
 
 
-def _rules(access: AccessFacts) -> Iterator[Finding]:
+def _takes_others(facts: Facts) -> bool:
+    """Whether names of users come from elsewhere: certificates, or an OpenID provider."""
+    shown = [each.exposure for each in facts.brokers if each.exposure is not None]
+    return any(
+        each.has_provider or any(one.log_in_by != "sasl" for one in each.listeners)
+        for each in shown
+    )
+
+
+def _rules(access: AccessFacts, *, takes_others: bool) -> Iterator[Finding]:
     known = {f"{USER_PREFIX}{each.name}" for each in access.users} | {*access.super_users}
     held = {f"{ROLE_PREFIX}{role}" for user in access.users for role in user.roles}
     ruled = {each.principal for each in access.rules}
-    nobody = sorted(ruled - known - held - {*_EVERYBODY})
+    nobody = sorted(
+        each
+        for each in ruled - known - held - {*_EVERYBODY}
+        # Who comes by a certificate, or by a provider's token, is nowhere kept.
+        if not (takes_others and each.startswith(USER_PREFIX))
+    )
     if nobody:
         yield Finding(
             check="rule-names-nobody",

@@ -8,6 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 import msgspec
 
 from kafkaesque.cli import tls
+from kafkaesque.cli.admin_pages import authorization
 from kafkaesque.cli.doctor.facts import AdminFacts
 
 TIMEOUT_S = 5.0
@@ -49,13 +50,14 @@ def ask_admin(address: str, number: int) -> AdminFacts:
     connection = _connect(host, int(port))
     try:
         # First the connection: what is measured is one way there and back.
-        status, ready = _get(connection, "/health/ready")
+        headers = authorization(address, is_encrypted=isinstance(connection, HTTPSConnection))
+        status, ready = _get(connection, "/health/ready", headers)
         begun = time.time()
-        _, page = _get(connection, "/metrics")
+        shown, page = _get(connection, "/metrics", headers)
         ended = time.time()
-        offline, damaged = _get(connection, "/offline-replicas")
+        offline, damaged = _get(connection, "/offline-replicas", headers)
         copies = msgspec.json.decode(damaged, type=_OfflineReplicas) if offline == 200 else None
-        there, page_of_controllers = _get(connection, "/controllers")
+        there, page_of_controllers = _get(connection, "/controllers", headers)
         controllers = (
             msgspec.json.decode(page_of_controllers, type=_Controllers)
             if there == 200
@@ -65,6 +67,10 @@ def ask_admin(address: str, number: int) -> AdminFacts:
         raise OSError(f"{address} is no admin port: {error!r}") from None
     finally:
         connection.close()
+    if shown == 401:
+        raise OSError(f"{address} wants a log-in: kafkaesque login, or KAFKAESQUE_USER")
+    if shown == 403:
+        raise OSError(f"no rule allows to describe the cluster at {address}")
     metrics, version = read_metrics(page)
     told = metrics.get("kafkaesque_broker_time_seconds")
     if told is None:
@@ -119,8 +125,8 @@ def read_metrics(page: str) -> tuple[dict[str, float], str]:
     return found, version
 
 
-def _get(connection: HTTPConnection, path: str) -> tuple[int, str]:
-    connection.request("GET", path)
+def _get(connection: HTTPConnection, path: str, headers: dict[str, str]) -> tuple[int, str]:
+    connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     body = answer.read(PAGE_BYTES_MAX + 1)
     if len(body) > PAGE_BYTES_MAX:

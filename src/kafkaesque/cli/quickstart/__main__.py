@@ -28,6 +28,10 @@ def quickstart(
     keep: Annotated[
         Path | None, typer.Option(help="Keep the cluster's data here, to look at it afterwards.")
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="Against a cluster that wants TLS and a log-in."),
+    ] = False,
     without_spark: Annotated[
         bool, typer.Option("--without-spark", help="Leave the pipeline on Spark out.")
     ] = False,
@@ -43,6 +47,7 @@ def quickstart(
     Example:
       scripts/quickstart
       scripts/quickstart --flights 50000 --keep ./data
+      scripts/quickstart --secure
     """
     from kafkaesque.cli.pipeline_failures import require_spark
     from kafkaesque.cli.quickstart.job import Job
@@ -58,7 +63,7 @@ def quickstart(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="kafkaesque-quickstart-"))
     data = keep or directory / "cluster"
-    job = Job(directory, data, flights, rate, has_spark=not without_spark)
+    job = Job(directory, data, flights, rate, has_spark=not without_spark, is_secure=secure)
     try:
         result = job.run()
         code = report(result, keep)

@@ -39,6 +39,8 @@ TOPICS: Mapping[str, tuple[int, Mapping[str, str]]] = {
     RESULTS: (3, {}),
     "delays.unreadable": (1, {}),
 }
+#: How the pipeline calls topics whose names have a dot.
+_SETTINGS: Mapping[str, str] = {"delays.unreadable": "kafkaesque.unreadable.topic"}
 #: The pipeline's delay of the watermark, the last hour itself, and one more.
 DATA_END_AFTER = timedelta(days=2, hours=2)
 #: A JVM that lives for a minute has no use for what its better compiler would do in the next one:
@@ -76,16 +78,19 @@ class DelaysPipeline:
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._last_lines: list[str] = []
 
-    def start(self, bootstrap: str) -> None:
-        """Have Spark process what is in the topics."""
+    def start(self, bootstrap: str, prefix: str = "") -> None:
+        """Have Spark process what is in the topics, whose names begin with the prefix."""
         from kafkaesque.spark.pipelines.templates import copy_template
 
         project = self._directory / TEMPLATE
         copy_template(TEMPLATE, project)
         temporary = self._directory / "spark"
         temporary.mkdir()
+        names = ("flights", *TOPICS)
         settings = {
             "kafkaesque.bootstrap.servers": bootstrap,
+            **{_SETTINGS.get(name, f"kafkaesque.{name}.topic"): prefix + name for name in names},
+            "kafkaesque.delays.group": f"{prefix}delays",
             "spark.local.dir": str(temporary),
             "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={temporary}",
         }
@@ -144,8 +149,12 @@ class DelaysPipeline:
                 self._lines.put(text)
 
 
-def publish_tables(connection: "Connection", topic: str, flights: Flights) -> None:
+def publish_tables(
+    connection: "Connection", topic: str, flights: Flights, prefix: str = ""
+) -> None:
     """Publish the weather and the airlines' names, and at last the end of the flights.
+
+    The prefix is of the topics' names beside the one that is named.
 
     Raises:
         CommandFailed: something was not acknowledged.
@@ -159,7 +168,7 @@ def publish_tables(connection: "Connection", topic: str, flights: Flights) -> No
 
     for name, records in (("weather", read_weather()), ("airlines", read_airlines())):
         for key, value in records:
-            producer.produce(name, value, key, on_delivery=on_delivery)
+            producer.produce(prefix + name, value, key, on_delivery=on_delivery)
             producer.poll(0)
     last = max(map(hour_of, flights.values))
     producer.produce(topic, end_of_data(last + DATA_END_AFTER), on_delivery=on_delivery)
@@ -173,7 +182,9 @@ def expected_delays(flights: Flights) -> dict[str, dict[str, Any]]:
     return delays_of(flights.values, (line for _, line in read_weather()), read_airlines())
 
 
-def check_delays(connection: "Connection", expected: Mapping[str, Any]) -> DelayFindings:
+def check_delays(
+    connection: "Connection", expected: Mapping[str, Any], prefix: str = ""
+) -> DelayFindings:
     """Read the results, those of committed transactions, and compare them.
 
     Raises:
@@ -181,7 +192,7 @@ def check_delays(connection: "Connection", expected: Mapping[str, Any]) -> Delay
     """
     found: dict[str, Any] = {}
     unexpected = 0
-    for message in _read_all(connection, RESULTS, TOPICS[RESULTS][0]):
+    for message in _read_all(connection, prefix + RESULTS, TOPICS[RESULTS][0]):
         key = (message.key() or b"").decode()
         unexpected += key in found or key not in expected
         found[key] = json.loads(message.value() or b"null")

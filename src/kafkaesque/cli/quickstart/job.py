@@ -19,6 +19,7 @@ from kafkaesque.cli.commands.cluster import ClusterStatus, status_of
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.local_cluster import BrokerEnded, BrokerReady, LocalCluster
+from kafkaesque.cli.quickstart.closed_doors import is_closed_to_others, is_closed_to_strangers
 from kafkaesque.cli.quickstart.delays_pipeline import (
     TOPICS,
     DelayFindings,
@@ -38,6 +39,8 @@ from kafkaesque.cli.quickstart.log_check import (
 from kafkaesque.cli.quickstart.publisher import Publisher
 from kafkaesque.cli.quickstart.reading_group import GROUP, MEMBERS, ReadingGroup
 from kafkaesque.cli.quickstart.show import Show
+from kafkaesque.cli.secure_files import APP, APP_PREFIX, leave_clusters
+from kafkaesque.cli.troubles import why
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, TopicMetadata
@@ -86,18 +89,39 @@ class Result:
     total_s: float = 0.0
     #: Where the first broker serves again, if the data is kept and the cluster started once more.
     address: str = ""
+    #: Where a secured cluster's ready files for clients are; empty: it is open.
+    clients: str = ""
+    #: Whether a secured cluster turned away whom it had to.
+    is_closed: bool = True
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing that was looked at is as it should not be."""
+        delays_are_right = self.delays is None or self.delays.is_right
+        return (
+            self.log.is_clean and not self.deliveries.missed and delays_are_right and self.is_closed
+        )
 
 
 class Job:
     """Everything that the quickstart does, and everything that it starts."""
 
     def __init__(
-        self, directory: Path, data: Path, count_max: int | None, rate: float, *, has_spark: bool
+        self,
+        directory: Path,
+        data: Path,
+        count_max: int | None,
+        rate: float,
+        *,
+        has_spark: bool,
+        is_secure: bool = False,
     ) -> None:
+        """All names begin with the prefix of the user app, where the cluster `is_secure`."""
         self._directory = directory
         self._count_max = count_max
         self._rate = rate
-        self._cluster = LocalCluster(data, free_ports(BROKERS))
+        self._cluster = LocalCluster(data, free_ports(BROKERS), is_secure=is_secure)
+        self._prefix = APP_PREFIX if is_secure else ""
         self._group: ReadingGroup | None = None
         self._pipeline = DelaysPipeline(directory) if has_spark else None
         self._time_max_s = TIME_MAX_S
@@ -112,6 +136,13 @@ class Job:
         """Do it; raises CommandFailed where it cannot be done."""
         print("Starting three brokers, each a process of its own ...", flush=True)
         self._cluster.prepare()
+        security = self._cluster.security
+        if security is None:
+            leave_clusters()
+        else:
+            security.use_here(APP)
+            self._result.clients = str(security.clients)
+            print(f"Clients log in as {APP}, over TLS: {security.clients}", flush=True)
         self._cluster.start()
         flights = read_flights(self._count_max)
         self._result.flights = len(flights)
@@ -123,12 +154,21 @@ class Job:
             self._connection: Connection = Connection(self._cluster.bootstrap_servers)
             self._admin: AdminClient = self._connection.admin()
             self._create_topic()
-            self._group = ReadingGroup(self._cluster.bootstrap_servers, TOPIC, self._directory)
-            show.event(f"group '{GROUP}' of {MEMBERS} processes consumes while we publish")
+            self._group = ReadingGroup(
+                self._cluster.bootstrap_servers,
+                self._topic_name,
+                self._directory,
+                self._prefix + GROUP,
+            )
+            show.event(
+                f"group '{self._prefix}{GROUP}' of {MEMBERS} processes consumes while we publish"
+            )
             self._publish(flights)
             self._wait_for_group()
             self._wait_for_recovery()
             self._check(flights)
+            if security is not None:
+                self._check_doors()
             if self._pipeline is not None:
                 self._run_pipeline(self._pipeline, flights)
         self._result.address = self._cluster.broker(1).address
@@ -157,8 +197,10 @@ class Job:
 
     def _create_topic(self) -> None:
         self._until(lambda: len(self._status().brokers) == BROKERS, "the brokers to meet")
-        self._create_topics({TOPIC: (PARTITIONS, {"min.insync.replicas": "2"})})
-        self._show.event(f"topic '{TOPIC}': {PARTITIONS} partitions, each on all three brokers")
+        self._create_topics({self._topic_name: (PARTITIONS, {"min.insync.replicas": "2"})})
+        self._show.event(
+            f"topic '{self._topic_name}': {PARTITIONS} partitions, each on all three brokers"
+        )
 
     def _create_topics(self, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
         """Create topics of so many partitions and such options, with a copy on each broker."""
@@ -175,7 +217,7 @@ class Job:
         self._until(lambda: self._status().is_ready(BROKERS), "leaders")
 
     def _publish(self, flights: Flights) -> None:
-        self._publisher = Publisher(self._connection, TOPIC, flights)
+        self._publisher = Publisher(self._connection, self._topic_name, flights)
         began = time.monotonic()
         try:
             self._publisher.publish(self._rate, self._on_turn)
@@ -241,7 +283,7 @@ class Job:
             self._enter(Stage.IN_SYNC)
 
     def _wait_for_group(self) -> None:
-        ends = read_ends(self._connection, TOPIC, PARTITIONS)
+        ends = read_ends(self._connection, self._topic_name, PARTITIONS)
         group = self._reading_group()
         self._until(lambda: group.is_at(ends), "the group to read to the end")
         group.leave()
@@ -263,7 +305,7 @@ class Job:
         self._until(is_in_sync, "the broker to catch up")
 
     def _check(self, flights: Flights) -> None:
-        ends = read_ends(self._connection, TOPIC, PARTITIONS)
+        ends = read_ends(self._connection, self._topic_name, PARTITIONS)
         checked = 0
 
         def on_progress(count: int) -> None:
@@ -273,19 +315,37 @@ class Job:
             self._check_time("checking the log")
 
         self._result.log = check_log(
-            self._connection, TOPIC, ends, flights, self._publisher.is_acknowledged, on_progress
+            self._connection,
+            self._topic_name,
+            ends,
+            flights,
+            self._publisher.is_acknowledged,
+            on_progress,
         )
         self._result.deliveries = check_deliveries(self._reading_group().deliveries(), ends)
         self._show.event("the log was read once more, offset by offset, and compared with the data")
+
+    def _check_doors(self) -> None:
+        """Look whether those stay outside who do not log in, and others' topics closed."""
+        try:
+            closed = is_closed_to_strangers(self._cluster.bootstrap_servers)
+        except OSError as error:
+            raise CommandFailed(f"a broker cannot be reached: {why(error)}") from None
+        self._result.is_closed = closed and is_closed_to_others(self._admin)
+        self._show.event(
+            "clients without a log-in are turned away, and this user from others' topics"
+            if self._result.is_closed
+            else "somebody got in who should not have"
+        )
 
     def _run_pipeline(self, pipeline: DelaysPipeline, flights: Flights) -> None:
         """Have Spark join and add up what was published, and do the same without it."""
         began = time.monotonic()
         self._time_max_s = began - self._began + SPARK_TIME_MAX_S
-        self._create_topics(TOPICS)
-        publish_tables(self._connection, TOPIC, flights)
+        self._create_topics({self._prefix + name: how for name, how in TOPICS.items()})
+        publish_tables(self._connection, self._topic_name, flights, self._prefix)
         self._show.event("Spark starts: delays per carrier and hour, with the hour's weather")
-        pipeline.start(self._cluster.bootstrap_servers)
+        pipeline.start(self._cluster.bootstrap_servers, self._prefix)
         expected = expected_delays(flights)
 
         def has_ended() -> bool:
@@ -294,7 +354,7 @@ class Job:
             return pipeline.has_ended()
 
         self._until(has_ended, "Spark")
-        self._result.delays = check_delays(self._connection, expected)
+        self._result.delays = check_delays(self._connection, expected, self._prefix)
         self._result.spark_s = time.monotonic() - began
         self._show.event("its results were read from their topic and compared with the data")
 
@@ -316,6 +376,10 @@ class Job:
                 if self._stage is Stage.RESTARTED:
                     self._enter(Stage.SERVING)
 
+    @property
+    def _topic_name(self) -> str:
+        return self._prefix + TOPIC
+
     def _reading_group(self) -> ReadingGroup:
         group = self._group
         if group is None:
@@ -323,7 +387,7 @@ class Job:
         return group
 
     def _topic(self) -> "TopicMetadata":
-        return self._connection.metadata(self._admin).topics[TOPIC]
+        return self._connection.metadata(self._admin).topics[self._topic_name]
 
     def _status(self) -> ClusterStatus:
         described = describe_cluster(self._cluster.bootstrap_servers)

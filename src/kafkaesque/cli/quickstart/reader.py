@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from kafkaesque.cli.kafka import Connection
 from kafkaesque.cli.quickstart.flights import row_of
 
 BATCH_MAX = 2000
@@ -34,17 +35,14 @@ class Member:
         self._found = found
         self._topic = topic
         settings: dict[str, Any] = {
-            "bootstrap.servers": bootstrap,
             "group.id": group,
             "client.id": found.stem,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 500,
             # Committed is what is on record here, so that nothing falls between two members.
             "enable.auto.offset.store": False,
-            "check.crcs": True,
-            "log_level": 0,
         }
-        self._consumer = Consumer(settings)
+        self._consumer = Connection(bootstrap).consumer(settings)
 
     def stop(self, *_: object) -> None:
         self._is_stopping = True

@@ -19,7 +19,7 @@ GROUP = "passengers"
 class ReadingGroup:
     """The members as processes; each ends with us, whatever happens to us."""
 
-    def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, topic: str, directory: Path, group: str = GROUP) -> None:
         self._files = [directory / f"member-{number}.bin" for number in range(1, MEMBERS + 1)]
         self._reports: list[dict[str, object]] = [{} for _ in self._files]
         self._errors = directory / "members.log"
@@ -29,7 +29,7 @@ class ReadingGroup:
             "kafkaesque.cli.quickstart.reader",
             bootstrap,
             topic,
-            GROUP,
+            group,
         ]
         self._processes = []
         for number, file in enumerate(self._files):

@@ -5,6 +5,7 @@ from pathlib import Path
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, OK
 from kafkaesque.cli.quickstart.job import Result
 from kafkaesque.cli.screen import Screen, Table
+from kafkaesque.cli.secure_files import APP, APP_PREFIX
 
 
 def report(result: Result, kept: Path | None) -> int:
@@ -25,6 +26,7 @@ def report(result: Result, kept: Path | None) -> int:
         ("failover, worst partition", f"{worst * 1000:.0f} ms (partitions {partitions})"),
         ("back in sync after restart", "-" if result.back_s is None else f"{result.back_s:.1f} s"),
         *_delays(result),
+        *_doors(result),
         ("publishing took", f"{result.publishing_s:.1f} s"),
         ("everything took", f"{result.total_s:.1f} s"),
     ]
@@ -33,7 +35,7 @@ def report(result: Result, kept: Path | None) -> int:
     print()
     print("\n".join(_verdict(result)))
     print("\n".join(_next_steps(kept, result)))
-    if not log.is_clean or got.missed or not _is_delays_right(result):
+    if not result.is_right:
         return DAMAGED
     return OK if result.acknowledged == result.flights else FAILED
 
@@ -48,34 +50,40 @@ def _delays(result: Result) -> list[tuple[str, str]]:
     return [("delays by Spark, per carrier and hour", f"{words} ({result.spark_s:.0f} s)")]
 
 
-def _is_delays_right(result: Result) -> bool:
-    return result.delays is None or result.delays.is_right
+def _doors(result: Result) -> list[tuple[str, str]]:
+    if not result.clients:
+        return []
+    what = "without a log-in, or at others' topics"
+    return [(what, "turned away" if result.is_closed else "LET IN")]
 
 
 def _verdict(result: Result) -> list[str]:
-    log, got = result.log, result.deliveries
-    is_well = log.is_clean and not got.missed and _is_delays_right(result)
-    if is_well and result.acknowledged == result.flights:
+    if result.is_right and result.acknowledged == result.flights:
         return ["Nothing was lost, duplicated, damaged or out of order.", ""]
     return ["This is NOT as it should be. Please report it, with the lines above.", ""]
 
 
 def _next_steps(kept: Path | None, result: Result) -> list[str]:
     kafkaesque, address = ".venv/bin/kafkaesque", result.address
-    topic = "flights" if result.delays is None else "delays"
+    prefix = APP_PREFIX if result.clients else ""
+    topic = prefix + ("flights" if result.delays is None else "delays")
     lines = ["Try next:", ""]
+    if kept is not None and result.clients:
+        lines += [f"  . {result.clients}/{APP}.env    be {APP}, in this terminal"]
     if kept is not None:
         lines += [
             f"  {kafkaesque} up --data {kept}    the same cluster, with its data",
             f"  {kafkaesque} consume {topic} --from-beginning --max 5 -b {address}",
-            f"  {kafkaesque} group describe passengers -b {address}",
+            f"  {kafkaesque} group describe {prefix}passengers -b {address}",
             f"  {kafkaesque} log verify {kept}",
         ]
     else:
+        up = "up --secure" if result.clients else "up"
         lines += [
-            f"  {kafkaesque} up                              a cluster of your own",
-            f"  {kafkaesque} publish greetings hello",
-            f"  {kafkaesque} consume greetings --from-beginning --max 1",
+            f"  {kafkaesque} {up:<30}  a cluster of your own",
+            *([f"  . kafkaesque-data/clients/{APP}.env"] if result.clients else ()),
+            f"  {kafkaesque} publish {prefix}greetings hello",
+            f"  {kafkaesque} consume {prefix}greetings --from-beginning --max 1",
             f"  {kafkaesque} --help",
         ]
     return lines

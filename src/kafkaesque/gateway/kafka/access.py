@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from kafkaesque.access.access_keys import find_access_key
 from kafkaesque.access.administration import (
     AskExposure,
     AskGrants,
@@ -15,10 +16,13 @@ from kafkaesque.access.administration import (
     AskUsers,
     Change,
     ChangeUser,
+    DeleteAccessKey,
     DeleteRole,
     DeleteUser,
     Done,
     Exposure,
+    MadeAccessKey,
+    MakeAccessKey,
     MakeRole,
     Question,
     ShownListener,
@@ -30,7 +34,7 @@ from kafkaesque.access.administration import (
     show_roles,
     show_users,
 )
-from kafkaesque.access.errors import RoleUnknown, UserUnknown
+from kafkaesque.access.errors import CredentialUnknown, KeyUnknown, RoleUnknown, UserUnknown
 from kafkaesque.access.roles import Role
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.listeners import AccessMode, is_local_host
@@ -39,6 +43,7 @@ from kafkaesque.broker.requests.access_commands import (
     PutCredential,
     PutRole,
     PutUser,
+    RemoveCredential,
     RemoveRole,
     RemoveUser,
 )
@@ -46,7 +51,7 @@ from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import InvalidRequest, InvariantBroken, RequestRefused
 from kafkaesque.protocols.kafka.messages.alter_access_request import AlterAccessRequest
 from kafkaesque.protocols.kafka.messages.alter_access_response import AlterAccessResponse
 from kafkaesque.protocols.kafka.messages.describe_access_request import DescribeAccessRequest
@@ -94,6 +99,7 @@ def _exposure(context: Context, state: AccessState) -> Exposure:
             access=each.access.value,
             has_tls=bool(each.tls),
             is_local=each.is_local,
+            log_in_by=each.log_in_by.value,
         )
         for each in config.listeners
     ]
@@ -110,12 +116,17 @@ def _exposure(context: Context, state: AccessState) -> Exposure:
             is_local=is_local_host(peer.host),
         )
     )
-    return Exposure(listeners=tuple(shown), epoch=state.epoch)
+    return Exposure(
+        listeners=tuple(shown),
+        epoch=state.epoch,
+        has_provider=context.doors.access.takes_provider_tokens,
+    )
 
 
 def on_alter_access(context: Context, call: Call) -> None:
     """Have the controller make a change, which may be of several records, one after the other."""
     request: AlterAccessRequest = call.read()
+    answer: msgspec.Struct = Done()
 
     def refuse(refusal: RequestRefused) -> None:
         call.answer(
@@ -125,9 +136,10 @@ def on_alter_access(context: Context, call: Call) -> None:
     def submit(commands: Iterator[AccessCommand]) -> None:
         command = next(commands, None)
         if command is None:
-            call.answer(AlterAccessResponse(error_message=None, answer=msgspec.json.encode(Done())))
+            call.answer(AlterAccessResponse(error_message=None, answer=msgspec.json.encode(answer)))
         else:
-            context.doors.access.submit(command, TIMEOUT_MS, lambda it: on_outcome(commands, it))
+            signed = call.on_behalf(command)
+            context.doors.access.submit(signed, TIMEOUT_MS, lambda it: on_outcome(commands, it))
 
     def on_outcome(
         commands: Iterator[AccessCommand], outcome: ControllerResult | RequestRefused
@@ -138,11 +150,36 @@ def on_alter_access(context: Context, call: Call) -> None:
             submit(commands)
 
     try:
-        commands = _commands(context.doors.access.state, read_change(request.question))
+        change = read_change(request.question)
+        if isinstance(change, MakeAccessKey):
+            command, answer = _new_access_key(context, call, change)
+            commands: list[AccessCommand] = [command]
+        else:
+            commands = _commands(context.doors.access.state, change)
     except RequestRefused as refusal:
         refuse(refusal)
     else:
         submit(iter(commands))
+
+
+def _new_access_key(
+    context: Context, call: Call, change: MakeAccessKey
+) -> tuple[PutCredential, MadeAccessKey]:
+    """Return what adds an access key, and what tells its secret.
+
+    Raises:
+        InvalidRequest: others could read the secret on its way, or there is no key to seal it with.
+    """
+    if not call.connection.is_private:
+        raise InvalidRequest("an access key is made over TLS, or on the broker's own machine")
+    try:
+        credential, secret = context.doors.access.make_access_key(change.user)
+    except KeyUnknown:
+        raise InvalidRequest(
+            "an access key is sealed by the cluster's secret: set cluster.secret.file"
+        ) from None
+    made = MadeAccessKey(access_key_id=credential.access_key_id, secret=secret.reveal().decode())
+    return PutCredential(credential=credential, epoch=0), made
 
 
 def _commands(state: AccessState, change: Change) -> list[AccessCommand]:
@@ -152,7 +189,7 @@ def _commands(state: AccessState, change: Change) -> list[AccessCommand]:
     meanwhile is not undone.
 
     Raises:
-        UserUnknown, RoleUnknown: there is none.
+        UserUnknown, RoleUnknown, CredentialUnknown: there is none.
     """
     match change:
         case ChangeUser():
@@ -165,6 +202,13 @@ def _commands(state: AccessState, change: Change) -> list[AccessCommand]:
             return [PutRole(role=role, epoch=0 if known is None else known.epoch)]
         case DeleteRole():
             return [RemoveRole(name=change.name)]
+        case DeleteAccessKey():
+            found = find_access_key(state, change.access_key_id)
+            if found is None:
+                raise CredentialUnknown(f"there is no access key {change.access_key_id!r}")
+            return [RemoveCredential(id=found.id)]
+        case MakeAccessKey():
+            raise InvariantBroken("a new access key is made by itself")
 
 
 def _changes_of_user(state: AccessState, change: ChangeUser) -> list[AccessCommand]:

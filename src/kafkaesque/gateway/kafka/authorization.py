@@ -8,7 +8,6 @@ from kafkaesque.access.operations import SUPPORTED, Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
-from kafkaesque.gateway.kafka.guards.cluster import refusal_of
 from kafkaesque.gateway.kafka.guards.filtering import Guard
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -165,6 +164,24 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Row(
         (Need(_O.DESCRIBE, _T.DELEGATION_TOKEN), Need(_O.DESCRIBE_TOKENS, _T.USER))
     ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Row(
+        (*_group(_O.READ), *_topic(_O.DESCRIBE)), "share_groups:heartbeat"
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: Row(
+        (*_group(*sorted(SUPPORTED[_T.GROUP])), *_topic(_O.DESCRIBE)), "share_groups:describe"
+    ),
+    # Topics are asked for one by one, when a session begins to read them.
+    ApiKey.SHARE_FETCH: Row((*_group(_O.READ), *_topic(_O.READ)), "share_groups:share_fetch"),
+    ApiKey.SHARE_ACKNOWLEDGE: Row(_group(_O.READ), "share_groups:share_acknowledge"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Row(
+        (*_group(_O.DESCRIBE), *_topic(_O.DESCRIBE)), "share_groups:describe_offsets"
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Row(
+        (*_group(_O.READ), *_topic(_O.READ)), "share_groups:alter_offsets"
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Row(
+        (*_group(_O.DELETE), *_topic(_O.READ)), "share_groups:delete_offsets"
+    ),
     ApiKey.PUT_MESSAGES: Row(_queue(_O.WRITE), "queues:put_messages"),
     ApiKey.TAKE_MESSAGES: Row(_queue(_O.READ), "queues:take_messages"),
     ApiKey.SETTLE_MESSAGES: Row(_queue(_O.READ), "queues:take_messages"),
@@ -222,8 +239,13 @@ def _let_through(rights: Rights, context: Context, call: Call) -> bool:
 
 def _whole_guard(operations: tuple[Operation, ...]) -> Guard:
     def guard(rights: Rights, context: Context, call: Call) -> bool:
-        if any(rights.may_cluster(each) for each in operations):
+        first, *others = operations
+        # Refused is what is needed first, and not each that would do as well.
+        if any(rights.could_cluster(each) for each in others) or rights.may_cluster(first):
             return True
+        # With the first refusal, as other guards.
+        from kafkaesque.gateway.kafka.guards.cluster import refusal_of
+
         call.answer(refusal_of(call, call.read()))
         return False
 

@@ -6,6 +6,7 @@ from struct import error as struct_error
 from typing import Any, Protocol
 
 from kafkaesque.broker.metadata.client_quotas import ANONYMOUS_USER
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.chassis.login import OnStep
 from kafkaesque.chassis.rights import CommandT
@@ -36,7 +37,7 @@ class Belongings(Protocol):
 class Caller(ClientConnection):
     """A client's connection, as its calls and their handlers see it."""
 
-    __slots__ = ("consumers", "has_sought_brokers", "mechanism", "now_ns", "sasl")
+    __slots__ = ("consumers", "has_sought_brokers", "mechanism", "now_ns", "sasl", "sessions")
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -48,6 +49,8 @@ class Caller(ClientConnection):
         self.mechanism = ""
         #: Of queues, if it has attached any.
         self.consumers: Belongings | None = None
+        #: Of share groups, if it has begun any.
+        self.sessions: Belongings | None = None
 
     @property
     def host(self) -> str:
@@ -134,6 +137,12 @@ class Call:
         """Return a command for the controller that says for whom it is, where that is known."""
         rights = self.connection.rights
         return command if rights is None else rights.sign(command)
+
+    @property
+    def client(self) -> OnBehalfOf | None:
+        """For whom the controller is asked, where that is known."""
+        rights = self.connection.rights
+        return None if rights is None else rights.client
 
     def prepare(self, message: Any, amend: Callable[[Any], None] | None = None) -> None:
         """Have the handler read this message, and change its answer, after earlier changes."""

@@ -135,8 +135,9 @@ class KafkaConnection(Caller):
         """See `ClientConnection`."""
         self._calls.clear()
         self._held_bytes = 0
-        if self.consumers is not None:
-            self.consumers.close()
+        for belongings in (self.consumers, self.sessions):
+            if belongings is not None:
+                belongings.close()
 
     def is_full(self) -> bool:
         """See `ClientConnection`."""

@@ -7,6 +7,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.chassis.quotas import Quotas
 from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
 from kafkaesque.gateway.kafka.metadata_cache import MetadataCache
+from kafkaesque.gateway.kafka.share_sessions import ShareSessions
 from kafkaesque.gateway.kafka.topic_creator import TopicCreator
 from kafkaesque.protocols.kafka.api import ADVERTISED, SUPPORTED, VersionRange
 
@@ -21,6 +22,7 @@ class Context:
         "metadata_cache",
         "quotas",
         "sessions",
+        "share_sessions",
         "supported",
         "tokens_under_way",
         "topic_creator",
@@ -35,6 +37,7 @@ class Context:
             doors.dice,
             lambda: int(doors.configuration.get("max.incremental.fetch.session.cache.slots")),
         )
+        self.share_sessions: Final = ShareSessions()
         self.metadata_cache: Final = MetadataCache()
         self.topic_creator: Final = TopicCreator(doors)
         #: Ids of the delegation tokens that are being made.

@@ -317,8 +317,8 @@ def on_describe(context: Context, call: Call) -> None:
 def _may_see(call: Call, token: DelegationToken) -> bool:
     rights = call.connection.rights
     return rights is not None and (
-        rights.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id)
-        or rights.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.user)
+        rights.could(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id)
+        or rights.could(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.user)
     )
 
 

@@ -138,7 +138,7 @@ class _Elections:
             else:
                 finish(ErrorCode.NONE, None)
 
-        self._doors.topics.elect_unclean(partition, self._deadline_ms, on_done)
+        self._doors.topics.elect_unclean(partition, self._deadline_ms, on_done, self._call.client)
 
     def _transfer(
         self,

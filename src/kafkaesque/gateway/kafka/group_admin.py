@@ -44,6 +44,7 @@ def on_list_groups(context: Context, call: Call) -> None:
     request: ListGroupsRequest = call.read()
 
     def on_done(result: results.ListResult) -> None:
+        groups = (*result.groups, *_share_groups(context, request))
         call.answer(
             ListGroupsResponse(
                 error_code=code_of_group_error(result.error),
@@ -54,7 +55,7 @@ def on_list_groups(context: Context, call: Call) -> None:
                         group_state=each.state,
                         group_type=each.group_type,
                     )
-                    for each in result.groups
+                    for each in groups
                 ],
             )
         )
@@ -62,6 +63,15 @@ def on_list_groups(context: Context, call: Call) -> None:
     context.doors.groups.list_groups(
         tuple(request.states_filter), tuple(request.types_filter), on_done
     )
+
+
+def _share_groups(context: Context, request: ListGroupsRequest) -> list[results.ListedGroup]:
+    states = {each.lower() for each in request.states_filter}
+    types = {each.lower() for each in request.types_filter}
+    if types and "share" not in types:
+        return []
+    listed = context.doors.groups.share.listed()
+    return [each for each in listed if not states or each.state.lower() in states]
 
 
 # -- DescribeGroups
@@ -177,12 +187,19 @@ class _Deletion:
     def start(self, on_done: Callable[[], None]) -> None:
         """Ask the coordinator."""
 
+        def finish(error: GroupError) -> None:
+            self.error = error
+            on_done()
+
         def on_result(result: Result | GroupError) -> None:
             if isinstance(result, results.DeleteGroupsResult):
-                ((_, self.error),) = result.groups
+                ((_, error),) = result.groups
             else:
-                self.error = error_of(result)
-            on_done()
+                error = error_of(result)
+            if error is GroupError.GROUP_ID_NOT_FOUND:
+                coordinators.share.delete(self.group_id, finish)
+            else:
+                finish(error)
 
         coordinators = self._doors.groups
         event = events.DeleteGroups(token=coordinators.next_token(), group_ids=(self.group_id,))

@@ -9,7 +9,7 @@ from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.protocols.kafka.api import ApiKey
 
 _NO_TELEMETRY = "Kafka does not name them either unless a plugin takes the clients' metrics"
-_NO_SHARE_GROUPS = "there are no share groups yet"
+_NO_SHARE_STATE = "between Kafka's brokers: here a share group's state stands in logs of its own"
 _NO_STREAMS_GROUPS = "there are no streams groups yet: Kafka Streams runs as a classic group"
 
 Handler = Callable[[Context, Call], None]
@@ -48,6 +48,13 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _later("delegation_tokens", "on_describe"),
     ApiKey.DESCRIBE_ACCESS: _later("access", "on_describe_access"),
     ApiKey.ALTER_ACCESS: _later("access", "on_alter_access"),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _later("share_groups", "on_heartbeat"),
+    ApiKey.SHARE_GROUP_DESCRIBE: _later("share_groups", "on_describe"),
+    ApiKey.SHARE_FETCH: _later("share_fetch", "on_share_fetch"),
+    ApiKey.SHARE_ACKNOWLEDGE: _later("share_fetch", "on_share_acknowledge"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _later("share_offsets", "on_describe"),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _later("share_offsets", "on_alter"),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _later("share_offsets", "on_delete"),
     ApiKey.PUT_MESSAGES: _later("queues", "on_put"),
     ApiKey.TAKE_MESSAGES: _later("queues", "on_take"),
     ApiKey.SETTLE_MESSAGES: _later("queues", "on_settle"),
@@ -114,20 +121,13 @@ HANDLERS: Mapping[int, Handler] = {
 NOT_CARRIED_OUT: Mapping[int, str] = {
     71: _NO_TELEMETRY,  # GetTelemetrySubscriptions
     72: _NO_TELEMETRY,  # PushTelemetry
-    ApiKey.SHARE_GROUP_HEARTBEAT: _NO_SHARE_GROUPS,
-    ApiKey.SHARE_GROUP_DESCRIBE: _NO_SHARE_GROUPS,
-    ApiKey.SHARE_FETCH: _NO_SHARE_GROUPS,
-    ApiKey.SHARE_ACKNOWLEDGE: _NO_SHARE_GROUPS,
-    83: _NO_SHARE_GROUPS,  # InitializeShareGroupState
-    84: _NO_SHARE_GROUPS,  # ReadShareGroupState
-    85: _NO_SHARE_GROUPS,  # WriteShareGroupState
-    86: _NO_SHARE_GROUPS,  # DeleteShareGroupState
-    87: _NO_SHARE_GROUPS,  # ReadShareGroupStateSummary
+    83: _NO_SHARE_STATE,  # InitializeShareGroupState
+    84: _NO_SHARE_STATE,  # ReadShareGroupState
+    85: _NO_SHARE_STATE,  # WriteShareGroupState
+    86: _NO_SHARE_STATE,  # DeleteShareGroupState
+    87: _NO_SHARE_STATE,  # ReadShareGroupStateSummary
     88: _NO_STREAMS_GROUPS,  # StreamsGroupHeartbeat
     89: _NO_STREAMS_GROUPS,  # StreamsGroupDescribe
-    90: _NO_SHARE_GROUPS,  # DescribeShareGroupOffsets
-    91: _NO_SHARE_GROUPS,  # AlterShareGroupOffsets
-    92: _NO_SHARE_GROUPS,  # DeleteShareGroupOffsets
     93: _NO_STREAMS_GROUPS,  # StreamsGroupTopologyDescriptionUpdate
     94: "controllers are brokers: RemoveRaftVoter and UnregisterBroker do it",
 }

@@ -199,7 +199,8 @@ class _MetadataAnswer:
             return [
                 self._describe(topic)
                 for topic in state.topics.values()
-                if self._may(Operation.DESCRIBE, topic.name)
+                if self._rights is None
+                or self._rights.could(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             ]
         described: list[MetadataResponseTopic] = []
         missing: list[str] = []
@@ -295,6 +296,6 @@ class _MetadataAnswer:
         """Return which of the names the client may create, and, where it could, which not."""
         if not self._view.doors.configuration.get("auto.create.topics.enable"):
             return [], []
-        may_all = rights.may_cluster(Operation.CREATE)
+        may_all = rights.could_cluster(Operation.CREATE)
         allowed = [each for each in names if may_all or self._may(Operation.CREATE, each)]
         return allowed, [each for each in names if each not in allowed]

@@ -1,6 +1,6 @@
 """DescribeQueues, CreateQueue, AlterQueue, DeleteQueue and MaintainQueue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -12,15 +12,15 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import ControllerResult, Done
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
+    ClientQueueCommand,
     CreateQueue,
     DeleteQueue,
-    QueueCommand,
     QueueResult,
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
-from kafkaesque.gateway.kafka.queues import log_of
+from kafkaesque.gateway.kafka.queues import ask_all, log_of
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.options import write_value
 from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRequest
@@ -113,7 +113,7 @@ def _refused(response: Callable[..., Any], refusal: RequestRefused) -> Any:
 def _submit(
     context: Context,
     call: Call,
-    command: QueueCommand,
+    command: ClientQueueCommand,
     timeout_ms: int,
     response: Callable[..., Any],
     make: Callable[[ControllerResult], Any],
@@ -143,7 +143,7 @@ def on_maintain(context: Context, call: Call) -> None:
     except RequestRefused as refusal:
         answer(refusal)
     else:
-        context.doors.queues.ask(asked, Done, max(1, request.timeout_ms), answer)
+        ask_all(context, asked, Done, max(1, request.timeout_ms), answer)
 
 
 def _maintenance(context: Context, request: MaintainQueueRequest) -> q.AnyQueueRequest:
@@ -206,6 +206,7 @@ def _described(context: Context, state: QueueState) -> DescribedQueue:
         queue=state.queue.name,
         log_id=state.topic_id,
         leader_id=-1 if leader is None else leader,
+        partition_count=len(state.partitions),
         replicas=list(partition.replicas),
         created_ms=state.created_ms,
         options=[
@@ -230,26 +231,45 @@ class _Counting:
         self._left = 1
 
     def begin(self, found: list[tuple[DescribedQueue, QueueState]]) -> None:
-        self._left += len(found)
+        self._left += sum(len(state.partitions) for _, state in found)
         for shown, state in found:
-            self._ask(shown, state)
+            for number in range(len(state.partitions)):
+                self._ask(shown, state, number)
         self._count_down()
 
-    def _ask(self, shown: DescribedQueue, state: QueueState) -> None:
+    def _ask(self, shown: DescribedQueue, state: QueueState, number: int) -> None:
         def on_done(outcome: q.QueueCounts | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
                 shown.error_code, shown.error_message = code_of(outcome), message_of(outcome)
             else:
-                shown.counts = _counts(outcome)
+                shown.counts = _added(shown.counts, _counts(outcome))
             self._count_down()
 
-        request = q.AskQueue(log_id=state.topic_id)
+        request = q.AskQueue(log_id=state.topic_id, partition=number)
         self._context.doors.queues.ask(request, q.QueueCounts, self._timeout_ms, on_done)
 
     def _count_down(self) -> None:
         self._left -= 1
         if not self._left:
             self._call.answer(DescribeQueuesResponse(queues=self._described))
+
+
+#: Of several partitions the one that is not 0 and least counts, or the greatest; else the sum.
+_LEAST, _GREATEST = ("oldest_ms",), ("consumers",)
+
+
+def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCount]:
+    """Return the counts of several partitions as the queue's."""
+    if not before:
+        return more
+    known = {each.name: each.count for each in before}
+    for each in more:
+        both = known[each.name], each.count
+        if each.name in _LEAST:
+            known[each.name] = min((one for one in both if one), default=0)
+        else:
+            known[each.name] = max(both) if each.name in _GREATEST else sum(both)
+    return [QueueCount(name, count) for name, count in known.items()]
 
 
 def _counts(counts: q.QueueCounts) -> list[QueueCount]:

@@ -7,7 +7,10 @@ nothing else is asked on.
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.metadata.queue_planner import MESSAGE_BYTES_MAX
@@ -16,9 +19,10 @@ from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
+from kafkaesque.gateway.kafka.queue_taking import TakeAny, release
 from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.errors import InvalidRequest, QueueInUse, RequestRefused
+from kafkaesque.model.errors import InvalidRequest, QueueInUse, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.messages.attach_consumer_request import AttachConsumerRequest
@@ -104,17 +108,18 @@ def on_take(context: Context, call: Call) -> None:
             TakeMessagesResponse(error_code=code_of(refusal), error_message=message_of(refusal))
         )
 
-    def on_done(outcome: q.TakenMessages | RequestRefused) -> None:
+    def on_taken(partition: int, outcome: q.TakenMessages | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
             refuse(outcome)
         elif not call.connection.is_open:
-            _release(context, take.log_id, outcome.messages)
+            release(context.doors, replace(take, partition=partition), outcome.messages)
         else:
-            call.answer(_taken(outcome.messages))
+            call.answer(_taken(outcome.messages, partition))
 
     try:
+        queue = context.doors.queues.find(QueueName(request.vhost, request.queue))
         take = q.TakeMessages(
-            log_id=log_of(context, request.vhost, request.queue),
+            log_id=queue.topic_id,
             consumer=_consumer(call, request.vhost, request.queue, request.consumer),
             messages_max=request.messages_max,
             bytes_max=request.bytes_max,
@@ -123,14 +128,25 @@ def on_take(context: Context, call: Call) -> None:
         )
     except RequestRefused as refusal:
         refuse(refusal)
+        return
+    if len(queue.partitions) == 1:
+        doors, timeout_ms = context.doors, take.wait_ms + TIMEOUT_MS
+        doors.queues.ask(take, q.TakenMessages, timeout_ms, lambda found: on_taken(0, found))
     else:
-        context.doors.queues.ask(take, q.TakenMessages, take.wait_ms + TIMEOUT_MS, on_done)
+        TakeAny(context.doors, take, _in_turn(call, len(queue.partitions)), on_taken).begin()
 
 
-def _taken(messages: list[q.QueueMessage]) -> TakeMessagesResponse:
+def _in_turn(call: Call, count: int) -> list[int]:
+    """Return partitions, beginning with another one each time."""
+    first = call.header.correlation_id % count
+    return [*range(first, count), *range(first)]
+
+
+def _taken(messages: list[q.QueueMessage], partition: int) -> TakeMessagesResponse:
     if not messages:
         return TakeMessagesResponse(records=None)
     return TakeMessagesResponse(
+        partition=partition,
         records=_batch(messages),
         attempts=[each.attempt for each in messages],
         failures=[each.failures for each in messages],
@@ -144,13 +160,6 @@ def _batch(messages: list[q.QueueMessage]) -> bytes:
         for each in messages
     ]
     return bytes(encode_batch(records))
-
-
-def _release(context: Context, log_id: bytes, messages: list[q.QueueMessage]) -> None:
-    """Nobody is there any more to whom messages could be handed: others may have them."""
-    if messages:
-        release = q.ReleaseMessages(log_id=log_id, claims=[each.claim for each in messages])
-        context.doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
 
 
 def on_settle(context: Context, call: Call) -> None:
@@ -178,22 +187,27 @@ def on_settle(context: Context, call: Call) -> None:
 
 
 def _settlement(log_id: TopicId, request: SettleMessagesRequest) -> q.AnyQueueRequest:
+    number = request.partition
     claims = [Claim(each.first_offset, each.end_offset, each.attempt) for each in request.claims]
     match request.action:
         case Action.ACCEPT:
-            return q.SettleMessages(log_id=log_id, claims=claims, may_be_late=request.may_be_late)
+            return q.SettleMessages(
+                log_id=log_id, partition=number, claims=claims, may_be_late=request.may_be_late
+            )
         case Action.RELEASE:
             return q.ReleaseMessages(
                 log_id=log_id,
+                partition=number,
                 claims=claims,
                 is_failed=request.is_failed,
                 to_tail=request.to_tail,
                 delay_ms=None if request.delay_ms < 0 else request.delay_ms,
             )
         case Action.REJECT:
-            return q.RejectMessages(log_id=log_id, claims=claims)
+            return q.RejectMessages(log_id=log_id, partition=number, claims=claims)
         case Action.EXTEND:
-            return q.ExtendLocks(log_id=log_id, claims=claims, lock_ms=max(0, request.lock_ms))
+            lock_ms = max(0, request.lock_ms)
+            return q.ExtendLocks(log_id=log_id, partition=number, claims=claims, lock_ms=lock_ms)
         case _:
             raise InvalidRequest(f"no action has the number {request.action}")
 
@@ -246,7 +260,12 @@ class Consumers:
         """The connection is gone: what its consumers have is ready again."""
         known, self._known = self._known, {}
         for log_id, name in known.values():
-            detach = q.DetachConsumer(log_id=log_id, consumer=name)
+            self.detach(log_id, name)
+
+    def detach(self, log_id: TopicId, name: q.ConsumerName) -> None:
+        """A consumer's connection is gone."""
+        for number in _partitions_of(self._context, log_id):
+            detach = q.DetachConsumer(log_id=log_id, partition=number, consumer=name)
             self._context.doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
 
 
@@ -277,23 +296,64 @@ def on_attach(context: Context, call: Call) -> None:
             claims = [AttachedClaim(*each) for each in outcome.claims]
             call.answer(AttachConsumerResponse(is_active=outcome.is_active, claims=claims))
 
-    timeout_ms, doors = max(1, request.timeout_ms), context.doors
+    timeout_ms = max(1, request.timeout_ms)
     try:
         if number <= 0 or not isinstance(consumers, Consumers):
             raise InvalidRequest("the number of a consumer is above 0")
         log_id = log_of(context, vhost, queue)
         if request.is_leaving:
-            detach = q.DetachConsumer(
-                log_id=log_id, consumer=consumers.find(vhost, queue, number), is_failed=False
-            )
-            consumers.forget(vhost, queue, number)
-            doors.queues.ask(detach, Done, timeout_ms, answer)
+            name = consumers.find(vhost, queue, number)
+            leave = q.DetachConsumer(log_id=log_id, consumer=name, is_failed=False)
+
+            def on_detached(outcome: Done | RequestRefused) -> None:
+                # One that may be attached yet is detached with the connection.
+                if isinstance(outcome, Done):
+                    consumers.forget(vhost, queue, number)
+                answer(outcome)
+
+            ask_all(context, leave, Done, timeout_ms, on_detached)
         else:
             name = consumers.make(vhost, queue, number, log_id)
             attach = q.AttachConsumer(log_id=log_id, consumer=name)
-            doors.queues.ask(attach, q.AttachedConsumer, timeout_ms, answer)
+
+            def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
+                if not call.connection.is_open:
+                    # It was detached before it was attached, perhaps: and would be there for ever.
+                    consumers.detach(log_id, name)
+                answer(outcome)
+
+            ask_all(context, attach, q.AttachedConsumer, timeout_ms, on_attached)
     except RequestRefused as refusal:
         answer(refusal)
+
+
+def _partitions_of(context: Context, log_id: TopicId) -> range:
+    queue = context.doors.cluster.state.queues_by_log.get(log_id)
+    return range(0 if queue is None else len(queue.partitions))
+
+
+def ask_all(
+    context: Context,
+    request: q.AnyQueueRequest,
+    result_type: type[ResultT],
+    timeout_ms: int,
+    answer: Callable[[ResultT | RequestRefused], None],
+) -> None:
+    """Ask all partitions of a queue; the answer is the first one's, or a refusal of any."""
+    numbers = _partitions_of(context, TopicId(request.log_id))
+    outcomes: dict[int, ResultT | RequestRefused] = {}
+
+    def on_done(number: int, outcome: ResultT | RequestRefused) -> None:
+        outcomes[number] = outcome
+        if len(outcomes) == len(numbers):
+            refused = [each for each in outcomes.values() if isinstance(each, RequestRefused)]
+            answer(refused[0] if refused else outcomes[numbers[0]])
+
+    for number in numbers:
+        each = replace(request, partition=number)
+        context.doors.queues.ask(each, result_type, timeout_ms, partial(on_done, number))
+    if not numbers:
+        answer(UnknownQueue("the queue does not exist any more"))
 
 
 # -- looking
@@ -326,6 +386,7 @@ def on_peek(context: Context, call: Call) -> None:
         context,
         lambda: q.PeekMessages(
             log_id=log_of(context, request.vhost, request.queue),
+            partition=request.partition,
             start=request.start_offset,
             messages_max=request.messages_max,
             bytes_max=request.bytes_max,

@@ -110,7 +110,7 @@ def check_rights(rights: Rights | None, command: Command) -> None:
         if rights.may(operation, kind, name):
             continue
         absent = _ABSENT.get(kind)
-        if absent is not None and not rights.may(Operation.DESCRIBE, kind, name):
+        if absent is not None and not rights.could(Operation.DESCRIBE, kind, name):
             raise absent(name)
         word, what = operation.name.title(), kind.name.lower()
         example = QUEUES if kind is ResourceType.QUEUE else TOPICS

@@ -124,5 +124,5 @@ class TextGateway(Gateway):
             TopicLine(name, len(topic.partitions), len(topic.partitions[0].replicas))
             for name, topic in sorted(topics.items())
             if not topic.is_internal
-            and (rights is None or rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name))
+            and (rights is None or rights.could(Operation.DESCRIBE, ResourceType.TOPIC, name))
         ]

@@ -130,6 +130,6 @@ class Publisher:
 def _may_create(rights: Rights | None, topic: str) -> bool:
     if rights is None:
         return True
-    return rights.may_cluster(Operation.CREATE) or rights.may(
+    return rights.could_cluster(Operation.CREATE) or rights.may(
         Operation.CREATE, ResourceType.TOPIC, topic
     )

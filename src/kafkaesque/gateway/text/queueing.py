@@ -21,6 +21,7 @@ from kafkaesque.gateway.text.held import CONSUMERS_MAX, HELD_MAX, TIMEOUT_MS
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut, UnknownQueue
 from kafkaesque.model.ids import TopicId
+from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.protocols.text.answers import (
     GivenLine,
     QueueLine,
@@ -33,7 +34,7 @@ from kafkaesque.protocols.text.errors import BadCommand
 from kafkaesque.protocols.text.examples import ACK, GET, NACK, PUT, QUEUES
 from kafkaesque.protocols.text.messages import TextMessage
 from kafkaesque.protocols.text.queue_commands import Ack, Get, Nack, Put
-from kafkaesque.queues.arrival import OWN_PREFIX, identity_of
+from kafkaesque.queues.arrival import identity_of
 from kafkaesque.queues.requests import Claim
 
 #: Queues whose messages one QUEUES counts.
@@ -150,7 +151,7 @@ class QueueDesk:
             self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
             return
         reply.held.keep(queue, log_id, message.claim)
-        headers = tuple(each for each in message.headers if not each[0].startswith(OWN_PREFIX))
+        headers = tuple(each for each in message.headers if not each[0].startswith(PREFIX))
         shown = TextMessage(headers=headers, key=message.key, value=message.value)
         given = GivenLine(queue, message.offset, message.attempt, message.timestamp_ms, shown)
         reply.end(write_given(given))
@@ -218,7 +219,7 @@ class QueueDesk:
             if each.queue.vhost == DEFAULT_VHOST
             and (
                 rights is None
-                or rights.may(Operation.DESCRIBE, ResourceType.QUEUE, each.queue.name)
+                or rights.could(Operation.DESCRIBE, ResourceType.QUEUE, each.queue.name)
             )
         ]
         counting = _Counting(states, lambda lines: reply.end(write_queues(lines)))

@@ -75,6 +75,9 @@ class ApiKey(IntEnum):
     SHARE_ACKNOWLEDGE = 79
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
     DESCRIBE_ACCESS = 20000
     ALTER_ACCESS = 20001
     PUT_MESSAGES = 20010
@@ -157,6 +160,9 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     79: (1, 2, 1, "share_acknowledge"),
     80: (0, 1, 0, "add_raft_voter"),
     81: (0, 0, 0, "remove_raft_voter"),
+    90: (0, 1, 0, "describe_share_group_offsets"),
+    91: (0, 0, 0, "alter_share_group_offsets"),
+    92: (0, 0, 0, "delete_share_group_offsets"),
     20000: (0, 0, 0, "describe_access"),
     20001: (0, 0, 0, "alter_access"),
     20010: (0, 0, 0, "put_messages"),

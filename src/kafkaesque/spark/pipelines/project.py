@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafkaesque.spark.options_file import OPTIONS_FILE
 from kafkaesque.spark.pipelines.errors import WrongProject
 from kafkaesque.spark.pipelines.templates import STATE_FOLDER, check_storage
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 BOOTSTRAP_SETTING = "kafkaesque.bootstrap.servers"
+#: A file of the connector's options, passwords among them.
+FILE_SETTING = "kafkaesque.options.file"
 #: How connections to those brokers are secured; the connector's options have kafka. for kafkaesque.
 _SECURITY_SETTINGS = ("kafkaesque.security.", "kafkaesque.ssl.", "kafkaesque.sasl.")
 _VARIABLE = re.compile(r"\$\{env:([A-Za-z_]\w*)(?::-([^}]*))?\}")
@@ -58,11 +61,13 @@ class Project:
     @property
     def security_options(self) -> dict[str, str]:
         """How to speak with those brokers, as options of the connector."""
-        return {
+        found = {
             f"kafka.{name.removeprefix('kafkaesque.')}": value
             for name, value in self.settings.items()
             if name.startswith(_SECURITY_SETTINGS)
         }
+        path = self.settings.get(FILE_SETTING)
+        return {**found, OPTIONS_FILE: path} if path else found
 
 
 def find_spec(place: Path) -> Path:

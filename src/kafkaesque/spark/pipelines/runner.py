@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
+from kafkaesque.spark.options_file import with_options_file
 from kafkaesque.spark.pipelines.continuous import Pace, run_continuously
 from kafkaesque.spark.pipelines.definitions import Definitions, define, working_in
 from kafkaesque.spark.pipelines.errors import Interrupted, PipelineError
@@ -99,7 +100,7 @@ def _clusters(project: Project, found: Definitions) -> dict[str, str]:
     own = {"kafka.bootstrap.servers": project.bootstrap_servers or "", **project.security_options}
     protocols: dict[str, str] = {}
     for options in [own, *(read.options for read in found.reads)]:
-        given = {name.lower(): value for name, value in options.items()}
+        given = {name.lower(): value for name, value in with_options_file(options).items()}
         servers = given.get("kafka.bootstrap.servers")
         if servers:
             protocols[servers] = (given.get("kafka.security.protocol") or PLAINTEXT).upper()

@@ -13,10 +13,16 @@ from kafkaesque.spark.errors import ConnectorError, Unavailable
 from kafkaesque.spark.log_offsets import list_offsets
 from kafkaesque.spark.offsets import EARLIEST, LATEST, Offsets
 from kafkaesque.spark.options import OptionReader
+from kafkaesque.spark.options_file import with_options_file
 from kafkaesque.spark.pipelines.checkpoints import read_checkpoints
 from kafkaesque.spark.pipelines.errors import BrokersAway, PipelineError, WrongProject
 from kafkaesque.spark.pipelines.flow_progress import RUNNING, TopicOffsets
-from kafkaesque.spark.pipelines.project import BOOTSTRAP_SETTING, find_spec, load_project
+from kafkaesque.spark.pipelines.project import (
+    BOOTSTRAP_SETTING,
+    FILE_SETTING,
+    find_spec,
+    load_project,
+)
 from kafkaesque.spark.pipelines.run_record import is_locked, read_records
 from kafkaesque.spark.pipelines.templates import STATE_FOLDER
 
@@ -102,7 +108,8 @@ def _security(
         raise WrongProject(
             f"the lag of flows from {servers} is not shown: they connect with {protocol}, and the"
             f" project's settings do not say how ({BOOTSTRAP_SETTING}={servers} with"
-            " kafkaesque.security.protocol and kafkaesque.ssl.… or .sasl.…, or the same as --conf)"
+            f" kafkaesque.security.protocol and kafkaesque.ssl.… or .sasl.…,"
+            f" or {FILE_SETTING}, or the same as --conf)"
         )
     return options
 
@@ -112,8 +119,8 @@ _Log = Mapping[int, tuple[int, int]]
 
 
 def _ask(given: Mapping[str, str], topics: Sequence[str]) -> dict[str, _Log]:
-    reader = OptionReader(given)
-    reader.refuse_unknown(())
+    reader = OptionReader(with_options_file(given))
+    reader.refuse_unknown(("transactionalIdPrefix",))
     options = replace(parse_cluster(reader), api_timeout_s=_TIMEOUT_S)
     try:
         with Cluster(options) as cluster:

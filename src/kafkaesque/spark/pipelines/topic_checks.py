@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.errors import ConnectorError, Unavailable, WrongOption
+from kafkaesque.spark.options_file import with_options_file
 from kafkaesque.spark.pipelines.definitions import Definitions, TopicRead, TopicWrite
 from kafkaesque.spark.pipelines.errors import BrokersAway, WrongProject
 from kafkaesque.spark.sink_options import parse_sink
@@ -56,9 +57,10 @@ def _check_write(write: TopicWrite) -> None:
 @contextlib.contextmanager
 def _told(what: str, options: Mapping[str, str]) -> Iterator[None]:
     """Have what is found in the block told with the flow or sink that it is about."""
-    given = {name.lower(): value for name, value in options.items()}
-    servers = given.get("kafka.bootstrap.servers", "")
+    servers = ""
     try:
+        given = {name.lower(): value for name, value in with_options_file(options).items()}
+        servers = given.get("kafka.bootstrap.servers", "")
         yield
     except Unavailable:
         raise BrokersAway(

@@ -51,7 +51,7 @@ def describe_cluster(rights: Rights, context: Context, call: Call) -> bool:
 
 def cluster_bits(rights: Rights) -> int:
     """Return what may be done to the cluster, as those are told who may describe it."""
-    if not rights.may_cluster(Operation.DESCRIBE):
+    if not rights.could_cluster(Operation.DESCRIBE):
         return 0
     return rights.bits(ResourceType.CLUSTER, CLUSTER_NAME)
 

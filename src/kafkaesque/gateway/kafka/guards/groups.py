@@ -156,12 +156,15 @@ def _fetch_topics(rights: Rights, call: Call, request: Any) -> None:
     def may_describe(topic: Any) -> bool:
         return rights.may(Operation.DESCRIBE, _TOPIC, topic.name)
 
+    def could_describe(topic: Any) -> bool:
+        return rights.could(Operation.DESCRIBE, _TOPIC, topic.name)
+
     if request.topics is not None:
         keep_allowed(call, request, "topics", may_describe, "topics", _refused_topic)
         return
 
     def hide(answer: Any) -> None:
-        answer.topics = [each for each in answer.topics if may_describe(each)]
+        answer.topics = [each for each in answer.topics if could_describe(each)]
 
     call.prepare(request, hide)
 
@@ -193,8 +196,11 @@ def _fetch_groups(rights: Rights, context: Context, call: Call, request: Any) ->
     for group in request.groups:
         if group.topics is None:
             continue
-        refused = [each for each in group.topics if not may_describe(each)]
-        group.topics = [each for each in group.topics if may_describe(each)]
+        allowed: list[Any] = []
+        refused: list[Any] = []
+        for each in group.topics:
+            (allowed if may_describe(each) else refused).append(each)
+        group.topics = allowed
         refusals[group.group_id] = [_refused_topics(each) for each in refused]
 
     def amend(answer: Any) -> None:
@@ -207,7 +213,7 @@ def _fetch_groups(rights: Rights, context: Context, call: Call, request: Any) ->
                 group.topics = [
                     each
                     for each in group.topics
-                    if rights.may(Operation.DESCRIBE, _TOPIC, each.name)
+                    if rights.could(Operation.DESCRIBE, _TOPIC, each.name)
                 ]
 
     call.prepare(request, amend)
@@ -254,12 +260,14 @@ def offset_delete(rights: Rights, context: Context, call: Call) -> bool:
 
 def list_groups(rights: Rights, context: Context, call: Call) -> bool:
     """Those that may be described; Describe on the cluster is for all."""
-    if rights.may_cluster(Operation.DESCRIBE):
+    if rights.could_cluster(Operation.DESCRIBE):
         return True
 
     def hide(answer: Any) -> None:
         answer.groups = [
-            each for each in answer.groups if rights.may(Operation.DESCRIBE, _GROUP, each.group_id)
+            each
+            for each in answer.groups
+            if rights.could(Operation.DESCRIBE, _GROUP, each.group_id)
         ]
 
     call.prepare(call.read(), hide)
@@ -319,7 +327,7 @@ def _may_see_topics(rights: Rights, group: Any) -> bool:
         for topic in assignment.topic_partitions
     }
     names.update(name for member in group.members for name in member.subscribed_topic_names)
-    return all(rights.may(Operation.DESCRIBE, _TOPIC, each) for each in names)
+    return all(rights.could(Operation.DESCRIBE, _TOPIC, each) for each in names)
 
 
 def _hidden(group: Any) -> DescribedConsumerGroup:

@@ -34,8 +34,8 @@ def _refuse(call: Call) -> bool:
 def _guard(operation: Operation, *, or_cluster: bool = False) -> Guard:
     def guard(rights: Rights, context: Context, call: Call) -> bool:
         request = call.read()
-        if _may(rights, operation, request.vhost, request.queue) or (
-            or_cluster and rights.may_cluster(operation)
+        if (or_cluster and rights.could_cluster(operation)) or _may(
+            rights, operation, request.vhost, request.queue
         ):
             call.prepare(request)
             return True
@@ -70,9 +70,13 @@ def describe_queues(rights: Rights, context: Context, call: Call) -> bool:
     def is_allowed(queue: Any) -> bool:
         return _may(rights, Operation.DESCRIBE, queue.vhost, queue.queue)
 
+    def could_describe(queue: Any) -> bool:
+        name = queue_resource(QueueName(queue.vhost, queue.queue))
+        return rights.could(Operation.DESCRIBE, ResourceType.QUEUE, name)
+
     if request.queues is None:
         named = [AskedQueue(*each.queue) for each in context.doors.queues.all()]
-        request.queues = [each for each in named if is_allowed(each)]
+        request.queues = [each for each in named if could_describe(each)]
         call.prepare(request)
         return True
     keep_allowed(call, request, "queues", is_allowed, "queues", _absent)

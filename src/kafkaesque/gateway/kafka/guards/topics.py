@@ -97,7 +97,7 @@ create_partitions: Final[Guard] = topics_guard(Operation.ALTER, "results", _refu
 def create_topics(rights: Rights, context: Context, call: Call) -> bool:
     """Create on the cluster allows all names; and options are for those who may describe them."""
     request = call.read()
-    may_any = rights.may_cluster(Operation.CREATE)
+    may_any = rights.could_cluster(Operation.CREATE)
     keep_allowed(
         call,
         request,
@@ -111,7 +111,7 @@ def create_topics(rights: Rights, context: Context, call: Call) -> bool:
 
     def hide_options(answer: Any) -> None:
         for each in answer.topics:
-            may_see = rights.may(Operation.DESCRIBE_CONFIGS, _TOPIC, each.name)
+            may_see = rights.could(Operation.DESCRIBE_CONFIGS, _TOPIC, each.name)
             if each.error_code == 0 and not may_see:
                 each.topic_config_error_code = FORBIDDEN
                 each.num_partitions = each.replication_factor = -1
@@ -147,7 +147,7 @@ def delete_topics(rights: Rights, context: Context, call: Call) -> bool:
         if state.name is not None:
             return state.name
         name = _name_of(context, state)
-        may_see = name is not None and rights.may(Operation.DESCRIBE, _TOPIC, name)
+        may_see = name is not None and rights.could(Operation.DESCRIBE, _TOPIC, name)
         return name if may_see else None
 
     asked = "topics" if has_states else "topic_names"
@@ -168,7 +168,8 @@ def describe_topic_partitions(rights: Rights, context: Context, call: Call) -> b
     request = call.read()
     is_all = not request.topics
     names = context.doors.cluster.state.topics if is_all else [each.name for each in request.topics]
-    allowed = [each for each in names if rights.may(Operation.DESCRIBE, _TOPIC, each)]
+    ask = rights.could if is_all else rights.may
+    allowed = [each for each in names if ask(Operation.DESCRIBE, _TOPIC, each)]
     refused = [] if is_all else [each for each in names if each not in set(allowed)]
     refusals = [
         DescribeTopicPartitionsResponseTopic(error_code=FORBIDDEN, name=each)

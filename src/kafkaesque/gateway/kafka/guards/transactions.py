@@ -46,8 +46,8 @@ def init_producer_id(rights: Rights, context: Context, call: Call) -> bool:
         is_allowed = rights.may(Operation.WRITE, _ID, request.transactional_id)
         code = FORBIDDEN
     else:
-        is_allowed = rights.may_cluster(Operation.IDEMPOTENT_WRITE) or rights.may_some(
-            Operation.WRITE, _TOPIC
+        is_allowed = rights.may_some(Operation.WRITE, _TOPIC) or rights.may_cluster(
+            Operation.IDEMPOTENT_WRITE
         )
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if not is_allowed:
@@ -161,7 +161,9 @@ def describe_transactions(rights: Rights, context: Context, call: Call) -> bool:
     def hide(answer: Any) -> None:
         for state in answer.transaction_states:
             state.topics = [
-                each for each in state.topics if rights.may(Operation.DESCRIBE, _TOPIC, each.topic)
+                each
+                for each in state.topics
+                if rights.could(Operation.DESCRIBE, _TOPIC, each.topic)
             ]
 
     call.prepare(request, hide)
@@ -183,7 +185,7 @@ def list_transactions(rights: Rights, context: Context, call: Call) -> bool:
         answer.transaction_states = [
             each
             for each in answer.transaction_states
-            if rights.may(Operation.DESCRIBE, _ID, each.transactional_id)
+            if rights.could(Operation.DESCRIBE, _ID, each.transactional_id)
         ]
 
     call.prepare(call.read(), hide)

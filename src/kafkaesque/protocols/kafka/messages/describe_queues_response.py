@@ -43,7 +43,7 @@ class DescribeQueuesResponse(Message):
 
 
 class DescribedQueue(Message):
-    __slots__ = ("error_code", "error_message", "vhost", "queue", "log_id", "leader_id", "replicas", "created_ms", "options", "counts",)
+    __slots__ = ("error_code", "error_message", "vhost", "queue", "log_id", "leader_id", "replicas", "created_ms", "options", "counts", "partition_count",)
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class DescribedQueue(Message):
         created_ms: int = 0,
         options: Sequence[QueueOption] = (),
         counts: Sequence[QueueCount] = (),
+        partition_count: int = 0,
     ) -> None:
         self.error_code: int = error_code
         self.error_message: str | None = error_message
@@ -68,6 +69,7 @@ class DescribedQueue(Message):
         self.created_ms: int = created_ms
         self.options: Sequence[QueueOption] = options
         self.counts: Sequence[QueueCount] = counts
+        self.partition_count: int = partition_count
 
 
 class QueueOption(Message):
@@ -100,11 +102,13 @@ _w_Ui = Struct(">16si").pack
 _w_ox = Struct(">?x").pack
 _w_h = Struct(">h").pack
 _w_ih = Struct(">ih").pack
+_w_ix = Struct(">ix").pack
 _w_q = Struct(">q").pack
 _w_qx = Struct(">qx").pack
 _r_UiB = Struct(">16siB").unpack_from
 _r_oB = Struct(">?B").unpack_from
 _r_hB = Struct(">hB").unpack_from
+_r_iB = Struct(">iB").unpack_from
 _r_ihB = Struct(">ihB").unpack_from
 _r_qB = Struct(">qB").unpack_from
 
@@ -123,7 +127,7 @@ def read_describe_queues_response_v0(buf: memoryview, pos: int = 0) -> DescribeQ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 37 > end - pos or (left := left - n) < 0:
+        if n * 41 > end - pos or (left := left - n) < 0:
             bad_count(n)
         queues: list[DescribedQueue] = []
         for _ in range(n):
@@ -194,11 +198,11 @@ def read_describe_queues_response_v0(buf: memoryview, pos: int = 0) -> DescribeQ
                 if n:
                     pos = skip_tags(buf, pos, n)
                 counts.append(QueueCount(name_2, count))
-            n = buf[pos]
-            pos += 1
+            partition_count, n = _r_iB(buf, pos)
+            pos += 5
             if n:
                 pos = skip_tags(buf, pos, n)
-            queues.append(DescribedQueue(error_code_2, error_message_2, vhost, queue, log_id, leader_id, replicas, created_ms, options, counts))
+            queues.append(DescribedQueue(error_code_2, error_message_2, vhost, queue, log_id, leader_id, replicas, created_ms, options, counts, partition_count))
         n = buf[pos]
         pos += 1
         if n:
@@ -259,7 +263,7 @@ def write_describe_queues_response_v0(m: DescribeQueuesResponse, out: list[Buffe
             append(UVARINTS[n] if (n := len(name_utf8_2) + 1) < 128 else uvarint(n))
             append(name_utf8_2)
             append(_w_qx(item_3.count))
-        append(b"\x00")
+        append(_w_ix(item.partition_count))
     append(b"\x00")
 
 

@@ -21,7 +21,7 @@ from kafkaesque.protocols.kafka.wire import (
 
 
 class PeekMessagesRequest(Message):
-    __slots__ = ("vhost", "queue", "start_offset", "messages_max", "bytes_max", "timeout_ms",)
+    __slots__ = ("vhost", "queue", "start_offset", "messages_max", "bytes_max", "timeout_ms", "partition",)
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class PeekMessagesRequest(Message):
         messages_max: int = 0,
         bytes_max: int = 0,
         timeout_ms: int = 0,
+        partition: int = 0,
     ) -> None:
         self.vhost: str = vhost
         self.queue: str = queue
@@ -38,10 +39,11 @@ class PeekMessagesRequest(Message):
         self.messages_max: int = messages_max
         self.bytes_max: int = bytes_max
         self.timeout_ms: int = timeout_ms
+        self.partition: int = partition
 
 
-_w_qiiix = Struct(">qiiix").pack
-_r_qiiiB = Struct(">qiiiB").unpack_from
+_w_qiiiix = Struct(">qiiiix").pack
+_r_qiiiiB = Struct(">qiiiiB").unpack_from
 
 
 def read_peek_messages_request_v0(buf: memoryview, pos: int = 0) -> PeekMessagesRequest:
@@ -57,15 +59,15 @@ def read_peek_messages_request_v0(buf: memoryview, pos: int = 0) -> PeekMessages
         if not 0 < n < 128:
             n, pos = text_length_tail(buf, pos, n)
         queue = str(buf[pos : (pos := pos + n - 1)], "utf-8")
-        start_offset, messages_max, bytes_max, timeout_ms, n = _r_qiiiB(buf, pos)
-        pos += 21
+        start_offset, messages_max, bytes_max, timeout_ms, partition, n = _r_qiiiiB(buf, pos)
+        pos += 25
         if n:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("PeekMessagesRequest") from error
     if pos > end:
         raise wrong_length("PeekMessagesRequest", pos, end)
-    return PeekMessagesRequest(vhost, queue, start_offset, messages_max, bytes_max, timeout_ms)
+    return PeekMessagesRequest(vhost, queue, start_offset, messages_max, bytes_max, timeout_ms, partition)
 
 
 def write_peek_messages_request_v0(m: PeekMessagesRequest, out: list[Buffer]) -> None:
@@ -76,7 +78,7 @@ def write_peek_messages_request_v0(m: PeekMessagesRequest, out: list[Buffer]) ->
     queue_utf8 = m.queue.encode()
     append(UVARINTS[n] if (n := len(queue_utf8) + 1) < 128 else uvarint(n))
     append(queue_utf8)
-    append(_w_qiiix(m.start_offset, m.messages_max, m.bytes_max, m.timeout_ms))
+    append(_w_qiiiix(m.start_offset, m.messages_max, m.bytes_max, m.timeout_ms, m.partition))
 
 
 READ = {

@@ -25,7 +25,7 @@ from kafkaesque.protocols.kafka.wire import (
 
 
 class SettleMessagesRequest(Message):
-    __slots__ = ("vhost", "queue", "action", "claims", "is_failed", "to_tail", "may_be_late", "delay_ms", "lock_ms", "timeout_ms",)
+    __slots__ = ("vhost", "queue", "action", "claims", "is_failed", "to_tail", "may_be_late", "delay_ms", "lock_ms", "timeout_ms", "partition",)
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class SettleMessagesRequest(Message):
         delay_ms: int = -1,
         lock_ms: int = -1,
         timeout_ms: int = 0,
+        partition: int = 0,
     ) -> None:
         self.vhost: str = vhost
         self.queue: str = queue
@@ -50,6 +51,7 @@ class SettleMessagesRequest(Message):
         self.delay_ms: int = delay_ms
         self.lock_ms: int = lock_ms
         self.timeout_ms: int = timeout_ms
+        self.partition: int = partition
 
 
 class Claim(Message):
@@ -66,10 +68,10 @@ class Claim(Message):
         self.attempt: int = attempt
 
 
-_w_oooqqix = Struct(">???qqix").pack
+_w_oooqqiix = Struct(">???qqiix").pack
 _w_b = Struct(">b").pack
 _w_qqix = Struct(">qqix").pack
-_r_oooqqiB = Struct(">???qqiB").unpack_from
+_r_oooqqiiB = Struct(">???qqiiB").unpack_from
 _r_bB = Struct(">bB").unpack_from
 _r_qqiB = Struct(">qqiB").unpack_from
 
@@ -102,15 +104,15 @@ def read_settle_messages_request_v0(buf: memoryview, pos: int = 0) -> SettleMess
             if n:
                 pos = skip_tags(buf, pos, n)
             claims.append(Claim(first_offset, end_offset, attempt))
-        is_failed, to_tail, may_be_late, delay_ms, lock_ms, timeout_ms, n = _r_oooqqiB(buf, pos)
-        pos += 24
+        is_failed, to_tail, may_be_late, delay_ms, lock_ms, timeout_ms, partition, n = _r_oooqqiiB(buf, pos)
+        pos += 28
         if n:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("SettleMessagesRequest") from error
     if pos > end:
         raise wrong_length("SettleMessagesRequest", pos, end)
-    return SettleMessagesRequest(vhost, queue, action, claims, is_failed, to_tail, may_be_late, delay_ms, lock_ms, timeout_ms)
+    return SettleMessagesRequest(vhost, queue, action, claims, is_failed, to_tail, may_be_late, delay_ms, lock_ms, timeout_ms, partition)
 
 
 def write_settle_messages_request_v0(m: SettleMessagesRequest, out: list[Buffer]) -> None:
@@ -126,7 +128,7 @@ def write_settle_messages_request_v0(m: SettleMessagesRequest, out: list[Buffer]
     append(UVARINTS[n] if (n := len(claims) + 1) < 128 else uvarint(n))
     for item in claims:
         append(_w_qqix(item.first_offset, item.end_offset, item.attempt))
-    append(_w_oooqqix(m.is_failed, m.to_tail, m.may_be_late, m.delay_ms, m.lock_ms, m.timeout_ms))
+    append(_w_oooqqiix(m.is_failed, m.to_tail, m.may_be_late, m.delay_ms, m.lock_ms, m.timeout_ms, m.partition))
 
 
 READ = {

@@ -26,7 +26,7 @@ from kafkaesque.protocols.kafka.wire import (
 
 
 class TakeMessagesResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "records", "attempts", "failures",)
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "records", "attempts", "failures", "partition",)
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class TakeMessagesResponse(Message):
         records: Buffer | None = None,
         attempts: Sequence[int] = (),
         failures: Sequence[int] = (),
+        partition: int = 0,
     ) -> None:
         self.throttle_time_ms: int = throttle_time_ms
         self.error_code: int = error_code
@@ -43,9 +44,12 @@ class TakeMessagesResponse(Message):
         self.records: Buffer | None = records
         self.attempts: Sequence[int] = attempts
         self.failures: Sequence[int] = failures
+        self.partition: int = partition
 
 
 _w_ih = Struct(">ih").pack
+_w_ix = Struct(">ix").pack
+_r_iB = Struct(">iB").unpack_from
 _r_ihB = Struct(">ihB").unpack_from
 
 
@@ -81,15 +85,15 @@ def read_take_messages_response_v0(buf: memoryview, pos: int = 0) -> TakeMessage
             bad_count(n)
         failures: list[int] = list(unpack_from(f">{n}i", buf, pos))
         pos += 4 * n
-        n = buf[pos]
-        pos += 1
+        partition, n = _r_iB(buf, pos)
+        pos += 5
         if n:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("TakeMessagesResponse") from error
     if pos != end:
         raise wrong_length("TakeMessagesResponse", pos, end)
-    return TakeMessagesResponse(throttle_time_ms, error_code, error_message, records, attempts, failures)
+    return TakeMessagesResponse(throttle_time_ms, error_code, error_message, records, attempts, failures, partition)
 
 
 def write_take_messages_response_v0(m: TakeMessagesResponse, out: list[Buffer]) -> None:
@@ -114,7 +118,7 @@ def write_take_messages_response_v0(m: TakeMessagesResponse, out: list[Buffer]) 
     failures = m.failures
     append(UVARINTS[n] if (n := len(failures) + 1) < 128 else uvarint(n))
     append(pack(f">{len(failures)}i", *failures))
-    append(b"\x00")
+    append(_w_ix(m.partition))
 
 
 READ = {

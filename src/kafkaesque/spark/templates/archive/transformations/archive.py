@@ -6,7 +6,10 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
 spark = SparkSession.active()
-servers = spark.conf.get("kafkaesque.bootstrap.servers")
+brokers = {
+    "kafka.bootstrap.servers": spark.conf.get("kafkaesque.bootstrap.servers"),
+    "optionsFile": spark.conf.get("kafkaesque.options.file"),
+}
 topics = spark.conf.get("kafkaesque.archive.topics")
 table = Path(spark.conf.get("kafkaesque.archive.table")).absolute()
 
@@ -27,7 +30,7 @@ def messages_to_archive() -> DataFrame:
     """Read what is new, with all that a message has."""
     return (
         spark.readStream.format("kafkaesque")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**brokers)
         .option("subscribe", topics)
         .option("startingOffsets", spark.conf.get("kafkaesque.archive.starting.offsets"))
         .option("maxOffsetsPerTrigger", spark.conf.get("kafkaesque.archive.records.per.batch"))

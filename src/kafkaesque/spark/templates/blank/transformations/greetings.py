@@ -5,14 +5,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, upper
 
 spark = SparkSession.active()
-servers = spark.conf.get("kafkaesque.bootstrap.servers")
+brokers = {
+    "kafka.bootstrap.servers": spark.conf.get("kafkaesque.bootstrap.servers"),
+    "optionsFile": spark.conf.get("kafkaesque.options.file"),
+}
 source_topic = spark.conf.get("kafkaesque.source.topic")
 sink_topic = spark.conf.get("kafkaesque.sink.topic")
 
 dp.create_sink(
     "shouted",
     format="kafkaesque",
-    options={"kafka.bootstrap.servers": servers, "topic": sink_topic},
+    options={**brokers, "topic": sink_topic},
 )
 
 
@@ -21,7 +24,7 @@ def shout() -> DataFrame:
     """Read the messages that are new and write them in capitals."""
     greetings = (
         spark.readStream.format("kafkaesque")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**brokers)
         .option("subscribe", source_topic)
         .option("startingOffsets", "earliest")
         .load()

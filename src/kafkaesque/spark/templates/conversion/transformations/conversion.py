@@ -11,7 +11,10 @@ from kafkaesque.spark.conversion.load import load_rules
 from kafkaesque.spark.conversion.rules import Rule
 
 spark = SparkSession.active()
-servers = spark.conf.get("kafkaesque.bootstrap.servers")
+brokers = {
+    "kafka.bootstrap.servers": spark.conf.get("kafkaesque.bootstrap.servers"),
+    "optionsFile": spark.conf.get("kafkaesque.options.file"),
+}
 bad_topic = spark.conf.get("kafkaesque.conversion.bad.topic")
 rules = load_rules(
     Path(spark.conf.get("kafkaesque.conversion.rules")),
@@ -21,14 +24,14 @@ rules = load_rules(
 )
 
 # Each row names its topic: what is converted goes on, what cannot be is kept in the bad topic.
-dp.create_sink("topics", format="kafkaesque", options={"kafka.bootstrap.servers": servers})
+dp.create_sink("topics", format="kafkaesque", options=brokers)
 
 
 def messages(topics: tuple[str, ...], group: str) -> DataFrame:
     """Return the messages of some topics; the group's lag says how far the conversion is behind."""
     return (
         spark.readStream.format("kafkaesque")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**brokers)
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
         .option("columns", COLUMNS)

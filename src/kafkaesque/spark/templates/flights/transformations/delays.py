@@ -5,12 +5,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 spark = SparkSession.active()
-servers = spark.conf.get("kafkaesque.bootstrap.servers")
+brokers = {
+    "kafka.bootstrap.servers": spark.conf.get("kafkaesque.bootstrap.servers"),
+    "optionsFile": spark.conf.get("kafkaesque.options.file"),
+}
 flights_topic = spark.conf.get("kafkaesque.flights.topic")
 weather_topic = spark.conf.get("kafkaesque.weather.topic")
 airlines_topic = spark.conf.get("kafkaesque.airlines.topic")
 delays_topic = spark.conf.get("kafkaesque.delays.topic")
 unreadable_topic = spark.conf.get("kafkaesque.unreadable.topic")
+group = spark.conf.get("kafkaesque.delays.group")
 watermark_delay = spark.conf.get("kafkaesque.watermark.delay")
 
 #: What a line of each topic holds, NA where it is not known. A line that does not fit stands in
@@ -55,7 +59,7 @@ def read_lines(topic: str, columns: str, group: str) -> DataFrame:
     """
     lines = (
         spark.readStream.format("kafkaesque")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**brokers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("kafka.group.id", group)
@@ -73,7 +77,7 @@ def read_lines(topic: str, columns: str, group: str) -> DataFrame:
 def flights() -> DataFrame:
     """Each flight once, as its id tells, if it comes before its hour is closed."""
     return (
-        read_lines(flights_topic, FLIGHT, "delays")
+        read_lines(flights_topic, FLIGHT, group)
         .where(IS_FLIGHT)
         .select("id", "time_hour", "carrier", "origin", "dep_delay")
         .withWatermark("time_hour", watermark_delay)
@@ -85,7 +89,7 @@ def flights() -> DataFrame:
 def weather() -> DataFrame:
     """The first observation of each airport and hour."""
     return (
-        read_lines(weather_topic, WEATHER, "delays")
+        read_lines(weather_topic, WEATHER, group)
         .where(IS_WEATHER)
         .select("origin", "time_hour", "precip", "visib", "wind_speed")
         .withWatermark("time_hour", watermark_delay)
@@ -98,7 +102,7 @@ def airlines() -> DataFrame:
     """The newest name of each carrier: a compacted topic as a table."""
     names = (
         spark.read.format("kafkaesque")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**brokers)
         .option("subscribe", airlines_topic)
         .load()
     )
@@ -107,10 +111,8 @@ def airlines() -> DataFrame:
     )
 
 
-dp.create_sink("delays", "kafkaesque", {"kafka.bootstrap.servers": servers, "topic": delays_topic})
-dp.create_sink(
-    "unreadable", "kafkaesque", {"kafka.bootstrap.servers": servers, "topic": unreadable_topic}
-)
+dp.create_sink("delays", "kafkaesque", {**brokers, "topic": delays_topic})
+dp.create_sink("unreadable", "kafkaesque", {**brokers, "topic": unreadable_topic})
 
 
 @dp.append_flow(target="delays", name="delays_per_carrier_and_hour")
@@ -146,7 +148,7 @@ def unreadable_lines() -> DataFrame:
         for name in ("topic", "partition", "offset")
     ]
     flights, weather = [
-        read_lines(topic, columns, "delays.unreadable")
+        read_lines(topic, columns, f"{group}.unreadable")
         .where(f"NOT {is_readable}")
         .select("key", "value", f.array(*wheres).alias("headers"))
         for topic, columns, is_readable in (

@@ -10,7 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkaesque.spark.logs.parse import bad_lines, good_lines, parse_lines, topic_lines
 
 spark = SparkSession.active()
-servers = spark.conf.get("kafkaesque.bootstrap.servers")
+brokers = {
+    "kafka.bootstrap.servers": spark.conf.get("kafkaesque.bootstrap.servers"),
+    "optionsFile": spark.conf.get("kafkaesque.options.file"),
+}
 topics = spark.conf.get("kafkaesque.logs.topics")
 files = spark.conf.get("kafkaesque.logs.files")
 time_zone = spark.conf.get("kafkaesque.logs.time.zone")
@@ -30,7 +33,7 @@ dp.create_sink(
     "aside",
     format="kafkaesque",
     options={
-        "kafka.bootstrap.servers": servers,
+        **brokers,
         "topic": spark.conf.get("kafkaesque.logs.aside.topic"),
     },
 )
@@ -40,7 +43,7 @@ def lines_of_topics() -> DataFrame:
     """Return the lines that are sent to the topics."""
     messages = (
         spark.readStream.format("kafkaesque")
-        .option("kafka.bootstrap.servers", servers)
+        .options(**brokers)
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
         .load()

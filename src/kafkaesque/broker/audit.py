@@ -1,0 +1,99 @@
+"""Where a broker's parts say what belongs in the audit log; nothing is written here.
+
+What is told waits in the trail until `AuditWriter` takes it, four times a second. It costs nothing
+where something is allowed: only refusals, log-ins, changes and use of keys are told.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from kafkaesque.access.audit import EVENT_KINDS, AuditEvent, AuditKind, ClientOrigin, Outcome
+from kafkaesque.access.audit_trail import AuditTrail
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.principals import Principal
+from kafkaesque.env.clock import Clock
+
+#: Stands in the option for all kinds where somebody has to log in, and else for none.
+AUTO: Final = "auto"
+
+
+def chosen_kinds(chosen: Collection[str], *, is_secured: bool) -> frozenset[AuditKind]:
+    """Return what is audited by the option `audit.events`."""
+    if AUTO in chosen:
+        return frozenset(EVENT_KINDS) if is_secured else frozenset()
+    return frozenset(each for each in EVENT_KINDS if each in chosen)
+
+
+def operation_word(operation: Operation) -> str:
+    """Return an operation as rules are written."""
+    return operation.name.lower().replace("_", "-")
+
+
+def resource_word(resource_type: ResourceType) -> str:
+    """Return a resource type as rules are written."""
+    return resource_type.name.lower().replace("_", "-")
+
+
+class Audit:
+    """One for each broker."""
+
+    __slots__ = ("_clock", "trail")
+
+    def __init__(self, clock: Clock, kinds: Iterable[AuditKind]) -> None:
+        self._clock: Final = clock
+        self.trail: Final = AuditTrail(frozenset(kinds))
+
+    def wants(self, kind: AuditKind) -> bool:
+        """Tell whether events of a kind are kept."""
+        return kind in self.trail.kinds
+
+    def note(self, event: AuditEvent) -> None:
+        """Tell of something; its time is set here."""
+        if event.kind in self.trail.kinds:
+            clock = self._clock
+            timed = msgspec.structs.replace(event, at_ms=clock.wall_ms())
+            self.trail.note(timed, clock.now_ms())
+
+    def log_in(
+        self, outcome: Outcome, origin: ClientOrigin, mechanism: str, principal: str, because: str
+    ) -> None:
+        """Somebody has logged in, or was not let in."""
+        self.note(
+            AuditEvent(
+                at_ms=0,
+                kind=AuditKind.LOG_IN,
+                principal=principal,
+                host=origin.host,
+                listener=origin.listener,
+                mechanism=mechanism,
+                outcome=outcome,
+                because=because,
+            )
+        )
+
+    def refusal(
+        self,
+        principal: Principal,
+        origin: ClientOrigin,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        because: str,
+    ) -> None:
+        """Somebody was refused something that they had asked for."""
+        self.note(
+            AuditEvent(
+                at_ms=0,
+                kind=AuditKind.REFUSAL,
+                principal=principal,
+                host=origin.host,
+                listener=origin.listener,
+                operation=operation_word(operation),
+                resource_type=resource_word(resource_type),
+                resource=name,
+                outcome=Outcome.REFUSED,
+                because=because,
+            )
+        )

@@ -1,0 +1,352 @@
+"""A cursor over a topic's partition: a queue whose messages stand in another log.
+
+The table lives on the cursor's own log. Messages are read from the source, wherever that is led, a
+little ahead of those who ask for them, and are brought to the engine as `Arrived`; only committed
+records are. So a topic with a long past costs nothing until somebody reads it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
+from kafkaesque.broker.metadata.queue_names import share_group_of
+from kafkaesque.broker.options.groups import ShareSettings, share_settings
+from kafkaesque.broker.options.queues import SOURCE_START, make_policy, topic_target
+from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, PIECE_BYTES, OnRead
+from kafkaesque.broker.queues.host import HostParts, QueueHost
+from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
+from kafkaesque.env.clock import Timer
+from kafkaesque.model.batch import BatchHeader, scan_batches
+from kafkaesque.model.errors import (
+    InvalidRequest,
+    OffsetOutOfRange,
+    RequestRefused,
+    UnknownTopicId,
+)
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.records import decode_batch
+from kafkaesque.queues import requests as r
+from kafkaesque.queues.arrival import Arrival, Details, group_of
+from kafkaesque.queues.policy import Policy, Undeliverable
+from kafkaesque.queues.runs import Run
+from kafkaesque.queues.table import QueueTable
+from kafkaesque.transactions.committed_filter import CommittedFilter
+
+#: So many messages are known ahead of those who ask.
+AHEAD_MAX: Final = 2_000
+#: What is read at a time to know of messages.
+READ_BYTES: Final = 1024 * 1024
+#: A question waits for so long at the source's leader for something to come.
+WAIT_MS: Final = 5_000
+AGAIN_MS: Final = 100
+TIMEOUT_MS: Final = 10_000
+_NO_CONFIGS: Final[Mapping[str, str]] = {}
+
+
+class CursorHost(QueueHost):
+    """See the module."""
+
+    def __init__(self, state: PartitionState, parts: HostParts) -> None:
+        super().__init__(state, parts)
+        #: Counts leaderships and seeks: answers to earlier questions are dropped.
+        self._round = 0
+        #: Where reading goes on: behind what is no message.
+        self._position = 0
+        #: Somebody has asked for messages since the last question.
+        self._is_wanted = False
+        self._is_asking = False
+        self._again: Timer | None = None
+        #: Where it begins, if it belongs to no share group.
+        self._start = "latest"
+        #: Of the share group that the cursor belongs to.
+        self._settings: ShareSettings | None = None
+
+    def _make_table(self, number: int) -> QueueTable:
+        self.queue = QueueTable(number, has_own_log=False)
+        return self.queue
+
+    @property
+    def admits_all(self) -> bool:
+        raise InvalidRequest("messages of a cursor are put into its topic")
+
+    @property
+    def readable_end(self) -> int:
+        self.partition()
+        return self.queue.state.end
+
+    def _read_policy(self) -> None:
+        found = self._found()
+        if found is None:
+            return
+        group = share_group_of(found.queue)
+        state = self._parts.metadata.state
+        options = found.options if group is None else state.group_configs.get(group, _NO_CONFIGS)
+        if options is self._options:
+            return
+        self._options, self._configured = options, None
+        self._settings = None if group is None else share_settings(options)
+        self._start = options.get(SOURCE_START, "latest")
+        self._policy = (
+            make_policy(options) if self._settings is None else _policy_of(self._settings)
+        )
+
+    def _found(self) -> QueueState | None:
+        return self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
+
+    def _source(self) -> TopicPartition:
+        found = self._found()
+        if found is None or found.source is None:
+            raise UnknownTopicId("the topic of the cursor does not exist any more")
+        topic = self._parts.metadata.state.topic_by_id(found.source)
+        return TopicPartition(topic.name, self.state.partition)
+
+    def _locate(self, offset: int, on_read: OnRead) -> None:
+        def on_fetched(outcome: FetchResult | RequestRefused) -> None:
+            on_read(outcome.records if isinstance(outcome, FetchResult) else outcome)
+
+        try:
+            source = self._source()
+        except RequestRefused as refusal:
+            on_read(refusal)
+        else:
+            fetch = self._parts.forwarder.fetch
+            fetch(source, offset, PIECE_BYTES, TIMEOUT_MS, on_fetched)
+
+    # -- reading ahead
+
+    def on_wanted(self) -> None:
+        self._is_wanted = True
+        self._go_on()
+
+    def on_following(self) -> None:
+        super().on_following()
+        self._round += 1
+        self._is_asking = False
+        # What was read ahead may not have come into the table.
+        self._position = 0
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+
+    def _go_on(self) -> None:
+        """Ask the source for more, if there is anybody for it and not enough is known."""
+        if self._is_asking or self._again is not None or not self.queue.is_leading:
+            return
+        if not self.queue.is_based or not self._is_configured():
+            self._later()
+            return
+        state = self.queue.state
+        is_wanted = self._is_wanted or self.queue.is_waited_for
+        if not is_wanted or state.ready_count >= AHEAD_MAX:
+            return
+        self._is_asking = True
+        self._is_wanted = False
+        asked_in = self._round
+        try:
+            source = self._source()
+        except RequestRefused:
+            self._is_asking = False
+            return
+        if not state.seek_count:
+            self._begin(source, asked_in)
+            return
+        self._position = max(self._position, state.end)
+
+        def on_fetched(outcome: FetchResult | RequestRefused) -> None:
+            if asked_in == self._round:
+                self._is_asking = False
+                self._on_fetched(outcome)
+
+        self._parts.forwarder.fetch(
+            source, self._position, READ_BYTES, WAIT_MS + TIMEOUT_MS, on_fetched, wait_ms=WAIT_MS
+        )
+
+    def _later(self) -> None:
+        def go_on() -> None:
+            self._again = None
+            self._go_on()
+
+        if self._again is None:
+            self._again = self._parts.clock.call_later(AGAIN_MS, go_on)
+
+    def _begin(self, source: TopicPartition, asked_in: int) -> None:
+        """Find out where the cursor begins, and have that committed."""
+        reset = self._start if self._settings is None else self._settings.reset
+
+        def on_fetched(outcome: FetchResult | RequestRefused) -> None:
+            if asked_in != self._round:
+                return
+            if not isinstance(outcome, FetchResult):
+                self._is_asking = False
+                self._is_wanted = True
+                self._later()
+            elif reset == "latest":
+                self._seek(outcome.last_stable_offset)
+            elif isinstance(reset, int):
+                self._seek_time(source, self._parts.clock.wall_ms() - reset, outcome)
+            else:
+                self._seek(outcome.log_start_offset)
+
+        where = LATEST if reset == "latest" else EARLIEST
+        self._parts.forwarder.fetch(source, where, 1, TIMEOUT_MS, on_fetched)
+
+    def _seek_time(self, source: TopicPartition, time_ms: int, known: FetchResult) -> None:
+        """Begin at the first record that is not older, as this broker's copy of the source says."""
+        topic = self._parts.metadata.state.topics.get(source.topic)
+        state = None if topic is None else topic.partitions[source.partition]
+        partition = None if state is None else self._parts.partitions.get(state.group)
+        if partition is None or partition.replica is None:
+            self._is_asking = False
+            self._is_wanted = True
+            self._later()
+            return
+        asked_in = self._round
+
+        def on_found(found: tuple[int, int] | Exception | None) -> None:
+            if asked_in != self._round:
+                return
+            if isinstance(found, Exception):
+                self._is_asking = False
+                self._is_wanted = True
+                self._later()
+            else:
+                self._seek(known.last_stable_offset if found is None else found[1])
+
+        partition.log.offset_for_timestamp(time_ms, on_found)
+
+    def _seek(self, offset: int) -> None:
+        def on_answer(answer: r.Answer) -> None:
+            self._is_asking = False
+            if isinstance(answer, r.Refused):
+                self._read_again()
+                return
+            self._is_wanted = True
+            self._go_on()
+
+        self._position = offset
+        self.ask(r.Seek(token=self.new_token(), offset=offset), on_answer)
+
+    def _read_again(self) -> None:
+        """The table has not taken what was read: go on where it ends."""
+        self._position = 0
+        self._is_wanted = True
+        self._later()
+
+    def seek(self, offset: int) -> None:
+        """Forget where the feed is: the cursor goes on elsewhere."""
+        self._round += 1
+        self._is_asking = False
+        self._position = offset
+
+    def _on_fetched(self, outcome: FetchResult | RequestRefused) -> None:
+        if isinstance(outcome, OffsetOutOfRange):
+            self._skip_gone()
+            return
+        if isinstance(outcome, RequestRefused):
+            self._is_wanted = True
+            self._later()
+            return
+        floor = self.queue.state.floor
+        if floor < outcome.log_start_offset and self.queue.state.live.first() is not None:
+            drop = r.Drop(token=self.new_token(), before=outcome.log_start_offset)
+            self.ask(drop, lambda _: None)
+        is_ordered = self.queue.state.policy.is_ordered
+        arrival, next_offset = _arrival_of(outcome, self._position, is_ordered=is_ordered)
+        self._position = max(self._position, next_offset)
+        if arrival is None:
+            self._go_on()
+            return
+
+        def on_answer(answer: r.Answer) -> None:
+            if isinstance(answer, r.Refused):
+                self._read_again()
+            else:
+                self._go_on()
+
+        self.ask(r.Arrived(token=self.new_token(), arrival=arrival), on_answer)
+
+    def _skip_gone(self) -> None:
+        """The source has nothing any more where the cursor was to go on."""
+        try:
+            source = self._source()
+        except RequestRefused:
+            return  # the topic was deleted meanwhile
+        self._is_asking = True
+        asked_in = self._round
+
+        def on_fetched(outcome: FetchResult | RequestRefused) -> None:
+            if asked_in != self._round:
+                return
+            if isinstance(outcome, FetchResult):
+                self._seek(outcome.log_start_offset)
+            else:
+                self._is_asking = False
+                self._is_wanted = True
+                self._later()
+
+        self._parts.forwarder.fetch(source, EARLIEST, 1, TIMEOUT_MS, on_fetched)
+
+
+def _policy_of(settings: ShareSettings) -> Policy:
+    topic = settings.dead_letter_topic
+    return Policy(
+        dead_letters_to=topic_target(topic) if topic else "",
+        lock_ms=settings.lock_ms,
+        attempts_max=settings.delivery_limit,
+        in_flight_max=settings.locks_max,
+        undeliverable=Undeliverable.DROP,
+    )
+
+
+def _arrival_of(
+    result: FetchResult, position: int, *, is_ordered: bool
+) -> tuple[Arrival | None, int]:
+    """Return the messages that a read has brought, and the offset after all that it has.
+
+    In an ordered queue over a topic, records of one key are a group.
+    """
+    committed = CommittedFilter(result.aborted)
+    runs: list[Run] = []
+    details: list[Details] = []
+    wall_ms, size, count, next_offset = 0, 0, 0, position
+    for batch in scan_batches(memoryview(result.records)).batches:
+        is_shown = committed.is_shown(batch)
+        next_offset = batch.next_offset
+        if not is_shown or batch.next_offset <= position or not batch.record_count:
+            continue
+        if batch.record_count <= batch.last_offset_delta:
+            # Compaction has left holes, in which there is nothing to give out.
+            _extend_by_records(runs, result.records, batch, position)
+        else:
+            _extend(runs, batch.base_offset, batch.next_offset, position)
+        if is_ordered:
+            details += _groups_of(result.records, batch, position)
+        wall_ms = max(wall_ms, batch.max_timestamp_ms)
+        size, count = size + batch.size_bytes, count + batch.record_count
+    if not runs:
+        return None, next_offset
+    mean = (size + count - 1) // max(1, count)
+    arrival = Arrival(runs=tuple(runs), wall_ms=wall_ms, sizes=(mean,), details=tuple(details))
+    return arrival, next_offset
+
+
+def _groups_of(records: bytes, batch: BatchHeader, position: int) -> list[Details]:
+    return [
+        Details(record.offset, group=group_of(record.key))
+        for record in decode_batch(records, DECOMPRESSED_BYTES_MAX, at=batch.at)
+        if record.key and record.offset >= position
+    ]
+
+
+def _extend_by_records(runs: list[Run], records: bytes, batch: BatchHeader, position: int) -> None:
+    for record in decode_batch(records, DECOMPRESSED_BYTES_MAX, at=batch.at):
+        if record.offset >= position:
+            _extend(runs, record.offset, record.offset + 1, position)
+
+
+def _extend(runs: list[Run], first: int, end: int, position: int) -> None:
+    first = max(first, position)
+    if runs and runs[-1].end == first:
+        runs[-1] = Run(runs[-1].first, end)
+    else:
+        runs.append(Run(first, end))

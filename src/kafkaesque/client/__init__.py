@@ -1,0 +1,1 @@
+"""The Python client: queues, streams, and publish and subscribe; synchronous and asyncio."""

@@ -1,0 +1,1 @@
+"""Publish and subscribe: events of topics by pattern and selector, from now on."""

@@ -1,0 +1,1 @@
+"""Topics as streams of records: a producer, a consumer and transactions, over librdkafka."""

@@ -1,0 +1,438 @@
+"""ShareFetch and ShareAcknowledge: records for one member of a share group each (KIP-932)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.listeners import KAFKA
+from kafkaesque.broker.metadata.queue_names import share_queue
+from kafkaesque.broker.options.groups import ShareSettings
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.env.clock import Timer
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.share_acknowledging import (
+    Acknowledge,
+    BadAcknowledgement,
+    acknowledge,
+    read_acknowledgements,
+)
+from kafkaesque.gateway.kafka.share_sessions import (
+    ConnectedSessions,
+    SharePartition,
+    ShareSession,
+)
+from kafkaesque.gateway.kafka.topics import leader_hint
+from kafkaesque.groups.consumer.topics import TopicIdPartition
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.ids import NodeId, TopicId, TopicPartition
+from kafkaesque.model.records import Record
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages import share_acknowledge_response as acknowledging
+from kafkaesque.protocols.kafka.messages import share_fetch_response as fetching
+from kafkaesque.protocols.kafka.messages.share_acknowledge_request import ShareAcknowledgeRequest
+from kafkaesque.protocols.kafka.messages.share_fetch_request import ShareFetchRequest
+
+#: Session epochs of requests that begin and end a session.
+BEGINS, ENDS = 0, -1
+#: A fetch waits for no longer than this.
+WAIT_MS_MAX: Final = 30_000
+RECORDS_MAX: Final = 10_000
+BYTES_MAX: Final = 8 * 1024 * 1024
+_PASSING: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def on_share_fetch(context: Context, call: Call) -> None:
+    """Take acknowledgements, then hand out records, now or as soon as there are any."""
+    _Fetch(context, call, call.read()).begin()
+
+
+def on_share_acknowledge(context: Context, call: Call) -> None:
+    """Take acknowledgements."""
+    _Acknowledge(context, call, call.read()).begin()
+
+
+class _Outcome:
+    """What is answered for one partition."""
+
+    __slots__ = ("acknowledge_code", "code", "leader", "messages")
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.NONE
+        self.acknowledge_code = ErrorCode.NONE
+        self.messages: list[q.QueueMessage] = []
+        self.leader: tuple[int, int] | None = None
+
+
+class _SessionRequest:
+    """What both requests have in common: a session, and acknowledgements."""
+
+    def __init__(
+        self, context: Context, call: Call, request: ShareFetchRequest | ShareAcknowledgeRequest
+    ) -> None:
+        self.context = context
+        self.call = call
+        self.request = request
+        self.group_id = request.group_id or ""
+        self.member_id = request.member_id or ""
+        self.settings: ShareSettings = context.doors.groups.share.settings(self.group_id)
+        self.outcomes: dict[TopicIdPartition, _Outcome] = {}
+        self.session: ShareSession | None = None
+
+    def find_session(self) -> ErrorCode:
+        """Find the session, or begin it."""
+        sessions, request = self.context.share_sessions, self.request
+        epoch = request.share_session_epoch
+        if not self.group_id or not self.member_id:
+            return ErrorCode.INVALID_REQUEST
+        if epoch == BEGINS:
+            self.session = sessions.make(self.group_id, self.member_id)
+            if self.session is None:
+                return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            self._tie(self.session)
+            return ErrorCode.NONE
+        self.session = sessions.find(self.group_id, self.member_id)
+        if self.session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch != ENDS:
+            if epoch != self.session.epoch:
+                return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+            self.session.advance()
+        return ErrorCode.NONE
+
+    def _tie(self, session: ShareSession) -> None:
+        connection = self.call.connection
+        if not isinstance(connection.sessions, ConnectedSessions):
+            connection.sessions = ConnectedSessions(self.context.share_sessions)
+        connection.sessions.note(self.group_id, self.member_id, session)
+
+    def outcome(self, key: TopicIdPartition) -> _Outcome:
+        """Return what is to be answered for a partition."""
+        return self.outcomes.setdefault(key, _Outcome())
+
+    def take_acknowledgements(self, on_done: Callable[[], None]) -> None:
+        """Do what the request says of records that the member has."""
+        asked: list[tuple[TopicIdPartition, SharePartition, dict[int, Acknowledge]]] = []
+        for topic in self.request.topics:
+            topic_id = TopicId(bytes(topic.topic_id))
+            for each in topic.partitions:
+                if each.acknowledgement_batches:
+                    key = TopicIdPartition(topic_id, each.partition_index)
+                    self._read_one(asked, key, each.acknowledgement_batches)
+        left = len(asked) + 1
+
+        def count_down() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                on_done()
+
+        for key, partition, wanted in asked:
+            self._acknowledge_one(key, partition, wanted, count_down)
+        count_down()
+
+    def _read_one(
+        self,
+        asked: list[tuple[TopicIdPartition, SharePartition, dict[int, Acknowledge]]],
+        key: TopicIdPartition,
+        batches: Sequence[Any],
+    ) -> None:
+        outcome, session = self.outcome(key), self.session
+        partition = None if session is None else session.partitions.get(key)
+        may_renew = self.settings.renews and bool(getattr(self.request, "is_renew_ack", False))
+        try:
+            wanted = read_acknowledgements(batches, may_renew=may_renew)
+        except BadAcknowledgement:
+            outcome.acknowledge_code = ErrorCode.INVALID_REQUEST
+            return
+        if partition is None or self.request.share_session_epoch == BEGINS:
+            outcome.acknowledge_code = ErrorCode.INVALID_RECORD_STATE
+            return
+        asked.append((key, partition, wanted))
+
+    def _acknowledge_one(
+        self,
+        key: TopicIdPartition,
+        partition: SharePartition,
+        wanted: dict[int, Acknowledge],
+        on_done: Callable[[], None],
+    ) -> None:
+        def on_acknowledged(code: ErrorCode) -> None:
+            self.outcome(key).acknowledge_code = code
+            on_done()
+
+        acknowledge(self.context.doors, partition, wanted, self.settings, on_acknowledged)
+
+    def end_session(self) -> None:
+        """The member takes its leave, if it does."""
+        if self.request.share_session_epoch == ENDS:
+            self.context.share_sessions.end(self.group_id, self.member_id)
+
+    def by_topic(self) -> dict[TopicId, list[tuple[int, _Outcome]]]:
+        """Return the outcomes in the answer's order."""
+        found: dict[TopicId, list[tuple[int, _Outcome]]] = {}
+        for key, outcome in self.outcomes.items():
+            found.setdefault(key.topic_id, []).append((key.partition, outcome))
+        return found
+
+
+class _Acknowledge(_SessionRequest):
+    """ShareAcknowledge."""
+
+    def begin(self) -> None:
+        epoch = self.request.share_session_epoch
+        code = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == BEGINS else self.find_session()
+        if code is not ErrorCode.NONE:
+            self.call.answer(
+                acknowledging.ShareAcknowledgeResponse(error_code=code, error_message=None)
+            )
+            return
+        self.take_acknowledgements(self._answer)
+
+    def _answer(self) -> None:
+        self.end_session()
+        responses = [
+            acknowledging.ShareAcknowledgeTopicResponse(
+                topic_id=topic_id,
+                partitions=[
+                    acknowledging.PartitionData(
+                        partition_index=index,
+                        error_code=outcome.acknowledge_code,
+                        error_message=None,
+                        current_leader=acknowledging.LeaderIdAndEpoch(-1, -1),
+                    )
+                    for index, outcome in outcomes
+                ],
+            )
+            for topic_id, outcomes in self.by_topic().items()
+        ]
+        self.call.answer(
+            acknowledging.ShareAcknowledgeResponse(
+                error_message=None,
+                acquisition_lock_timeout_ms=self.settings.lock_ms,
+                responses=responses,
+                node_endpoints=[],
+            )
+        )
+
+
+class _Fetch(_SessionRequest):
+    """ShareFetch."""
+
+    request: ShareFetchRequest
+
+    def __init__(self, context: Context, call: Call, request: ShareFetchRequest) -> None:
+        super().__init__(context, call, request)
+        self._deadline_ms = 0
+        self._timer: Timer | None = None
+        self._is_answered = False
+
+    def begin(self) -> None:
+        code = self.find_session()
+        if code is not ErrorCode.NONE or self.session is None:
+            self.call.answer(
+                fetching.ShareFetchResponse(
+                    error_code=code, error_message=None, responses=[], node_endpoints=[]
+                )
+            )
+            return
+        self._change_partitions(self.session)
+        self.take_acknowledgements(self._on_acknowledged)
+
+    def _change_partitions(self, session: ShareSession) -> None:
+        for forgotten in self.request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                key = TopicIdPartition(TopicId(bytes(forgotten.topic_id)), index)
+                gone = session.partitions.pop(key, None)
+                if gone is not None:
+                    gone.close()
+        for topic in self.request.topics:
+            topic_id = TopicId(bytes(topic.topic_id))
+            for each in topic.partitions:
+                key = TopicIdPartition(topic_id, each.partition_index)
+                if key not in session.partitions:
+                    self._add(session, key)
+
+    def _add(self, session: ShareSession, key: TopicIdPartition) -> None:
+        """Read a partition from now on, if it may be read here."""
+        outcome, doors = self.outcome(key), self.context.doors
+        topic = doors.cluster.state.topics_by_id.get(key.topic_id)
+        rights = self.call.connection.rights
+        if topic is None:
+            outcome.code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif rights is not None and not rights.may(Operation.READ, ResourceType.TOPIC, topic.name):
+            outcome.code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not 0 <= key.partition < len(topic.partitions):
+            outcome.code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif not self._is_led_here(key):
+            outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            outcome.leader = leader_hint(doors, TopicPartition(topic.name, key.partition))
+        else:
+            queue = doors.cluster.state.queues.get(share_queue(self.group_id, key.topic_id))
+            if queue is None or key.partition >= len(queue.partitions):
+                # The group's coordinator has it made; it comes with the next fetch.
+                outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return
+            session.partitions[key] = SharePartition(
+                doors, queue.topic_id, key.partition, session.wake
+            )
+
+    def _is_led_here(self, key: TopicIdPartition) -> bool:
+        doors = self.context.doors
+        topic = doors.cluster.state.topics_by_id.get(key.topic_id)
+        if topic is None or key.partition >= len(topic.partitions):
+            return False
+        group = topic.partitions[key.partition].group
+        return doors.cluster.leaders.leader(group) == doors.cluster.node
+
+    # -- records
+
+    def _on_acknowledged(self) -> None:
+        request, session = self.request, self.session
+        if request.share_session_epoch == ENDS or session is None or request.max_records <= 0:
+            self._answer()
+            return
+        wait_ms = min(max(0, request.max_wait_ms), WAIT_MS_MAX)
+        self._deadline_ms = self.context.clock.now_ms() + wait_ms
+        self._check_leaders(session)
+        self._ask(wait_ms)
+        self._go_on()
+
+    def _check_leaders(self, session: ShareSession) -> None:
+        """Partitions that are led elsewhere now are read there."""
+        for key in [each for each in session.partitions if not self._is_led_here(each)]:
+            outcome = self.outcome(key)
+            outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            topic = self.context.doors.cluster.state.topics_by_id.get(key.topic_id)
+            if topic is not None:
+                where = TopicPartition(topic.name, key.partition)
+                outcome.leader = leader_hint(self.context.doors, where)
+
+    def _ask(self, wait_ms: int) -> None:
+        session, request = self.session, self.request
+        if session is None:
+            return
+        records_max = min(request.max_records, RECORDS_MAX)
+        bytes_max = min(max(1, request.max_bytes), BYTES_MAX)
+        for key, partition in session.in_turn():
+            if self._is_fine(key):
+                partition.ask(records_max, bytes_max, wait_ms)
+
+    def _is_fine(self, key: TopicIdPartition) -> bool:
+        outcome = self.outcomes.get(key)
+        return outcome is None or outcome.code is ErrorCode.NONE
+
+    def _go_on(self) -> None:
+        """Answer, if there is anything to tell or time is up; else wait."""
+        session = self.session
+        if self._is_answered or session is None:
+            return
+        partitions = session.partitions.values()
+        left_ms = self._deadline_ms - self.context.clock.now_ms()
+        has_any = any(each.ready for each in partitions)
+        is_refused = any(each.refusal is not None for each in partitions)
+        has_codes = any(
+            each.code is not ErrorCode.NONE or each.acknowledge_code is not ErrorCode.NONE
+            for each in self.outcomes.values()
+        )
+        if has_any or is_refused or has_codes or left_ms <= 0:
+            self._answer()
+            return
+        session.wait(self._on_woken)
+        if self._timer is None:
+            self._timer = self.context.clock.call_later(left_ms, self._answer)
+
+    def _on_woken(self) -> None:
+        """A question is at its end, perhaps with nothing: then it is asked again."""
+        left_ms = self._deadline_ms - self.context.clock.now_ms()
+        if left_ms > 0 and not self._is_answered:
+            self._ask(left_ms)
+        self._go_on()
+
+    def _answer(self) -> None:
+        if self._is_answered:
+            return
+        self._is_answered = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.session is not None and self.request.share_session_epoch != ENDS:
+            if self.call.connection.is_open:
+                self._hand_out(self.session)
+        self.end_session()
+        responses = [
+            fetching.ShareFetchableTopicResponse(
+                topic_id=topic_id,
+                partitions=[_partition_data(index, each) for index, each in outcomes],
+            )
+            for topic_id, outcomes in self.by_topic().items()
+        ]
+        self.call.answer(
+            fetching.ShareFetchResponse(
+                error_message=None,
+                acquisition_lock_timeout_ms=self.settings.lock_ms,
+                responses=responses,
+                node_endpoints=self._endpoints(),
+            )
+        )
+
+    def _hand_out(self, session: ShareSession) -> None:
+        left = min(self.request.max_records, RECORDS_MAX)
+        for key, partition in session.in_turn():
+            if partition.refusal is not None:
+                code = code_of(partition.refusal)
+                if code not in _PASSING:
+                    self.outcome(key).code = code
+                partition.refusal = None
+            if left > 0 and partition.ready and self._is_fine(key):
+                messages = partition.hand_out(left)
+                left -= len(messages)
+                self.outcome(key).messages = messages
+
+    def _endpoints(self) -> list[fetching.NodeEndpoint]:
+        nodes = {each.leader[0] for each in self.outcomes.values() if each.leader is not None}
+        brokers = self.context.doors.cluster.state.brokers
+        listener = self.call.connection.listener
+        found: list[fetching.NodeEndpoint] = []
+        for node in nodes:
+            broker = brokers.get(NodeId(node))
+            endpoint = None if broker is None else broker.endpoint(KAFKA, listener)
+            if broker is not None and endpoint is not None:
+                found.append(fetching.NodeEndpoint(node, endpoint.host, endpoint.port, broker.rack))
+        return found
+
+
+def _partition_data(index: int, outcome: _Outcome) -> fetching.PartitionData:
+    leader = outcome.leader or (-1, -1)
+    messages = outcome.messages
+    return fetching.PartitionData(
+        partition_index=index,
+        error_code=outcome.code,
+        error_message=None,
+        acknowledge_error_code=outcome.acknowledge_code,
+        acknowledge_error_message=None,
+        current_leader=fetching.LeaderIdAndEpoch(*leader),
+        records=_batch(messages) if messages else b"",
+        acquired_records=_acquired(messages),
+    )
+
+
+def _batch(messages: Sequence[q.QueueMessage]) -> bytearray:
+    records = [
+        Record(each.offset, each.timestamp_ms, each.key, each.value, each.headers)
+        for each in messages
+    ]
+    return encode_batch(records)
+
+
+def _acquired(messages: Sequence[q.QueueMessage]) -> list[fetching.AcquiredRecords]:
+    """Return runs of offsets that lie together and were given out equally often."""
+    found: list[fetching.AcquiredRecords] = []
+    for each in messages:
+        count = min(each.failures + 1, 2**15 - 1)
+        last = found[-1] if found else None
+        if last and last.last_offset == each.offset - 1 and last.delivery_count == count:
+            last.last_offset = each.offset
+        else:
+            found.append(fetching.AcquiredRecords(each.offset, each.offset, count))
+    return found

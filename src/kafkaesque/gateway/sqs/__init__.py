@@ -1,0 +1,1 @@
+"""Amazon SQS on one side, the broker's queues on the other."""

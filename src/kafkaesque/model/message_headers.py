@@ -1,0 +1,22 @@
+"""Headers by which records say what queues have to know of them; numbers there are decimal."""
+
+from typing import Final
+
+#: What all their names begin with.
+PREFIX: Final = "kafkaesque."
+PRIORITY: Final = "kafkaesque.priority"
+GROUP: Final = "kafkaesque.group"
+#: Unix time in milliseconds from which on the message may be had.
+NOT_BEFORE: Final = "kafkaesque.not-before"
+#: Unix time in milliseconds at which its life ends.
+NOT_AFTER: Final = "kafkaesque.not-after"
+#: The same, as milliseconds from when the leader wrote the message: no other clock counts.
+DELAY: Final = "kafkaesque.delay"
+TIME_TO_LIVE: Final = "kafkaesque.time-to-live"
+#: Sixteen bytes by which duplicates are known.
+IDENTITY: Final = "kafkaesque.identity"
+IDENTITY_BYTES: Final = 16
+#: Why a message was given up, once for each time: JSON, by the broker that moved it.
+DEATH: Final = "kafkaesque.death"
+#: Where a message was first, and when it came there: JSON, by the broker that moved it.
+ORIGIN: Final = "kafkaesque.origin"

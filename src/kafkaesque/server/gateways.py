@@ -1,0 +1,57 @@
+"""What speaks each protocol, loaded when a broker has a listener for it.
+
+A gateway's modules take memory whether somebody uses them or not: those of the admin port with the
+console take about as much as the rest of a small broker's gateways together. So each is imported
+here, in a function, by whoever needs it first.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import ADMIN, KAFKA, SQS, TEXT
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.gateway import Gateway
+
+
+def _make_kafka(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+    return KafkaGateway(doors, chassis)
+
+
+def _make_text(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.text.gateway import TextGateway
+
+    return TextGateway(doors, chassis)
+
+
+def _make_sqs(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.sqs.gateway import SqsGateway
+
+    return SqsGateway(doors, chassis)
+
+
+def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.admin.gateway import AdminGateway
+    from kafkaesque.console.pages import ConsolePages
+
+    return AdminGateway(doors, chassis, pages=ConsolePages())
+
+
+_MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
+    KAFKA: _make_kafka,
+    TEXT: _make_text,
+    SQS: _make_sqs,
+    ADMIN: _make_admin,
+}
+
+
+def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:
+    """Return what speaks a protocol; it listens nowhere yet."""
+    return _MAKERS[protocol](doors, chassis)
+
+
+def load_log_ins() -> None:
+    """Load what serves clients that log in, so that the first one does not wait for it."""
+    import kafkaesque.access.sasl_servers  # noqa: F401

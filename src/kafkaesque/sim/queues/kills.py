@@ -1,0 +1,154 @@
+"""The leader of a queue is killed, again and again, while thousands of messages are in flight."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaesque.sim.agreement import disagreement
+from kafkaesque.sim.clients.findings import Findings
+from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.env import World
+from kafkaesque.sim.loop import SimStuck
+from kafkaesque.sim.options import SimOptions
+from kafkaesque.sim.queues.history import QueueSpec
+from kafkaesque.sim.queues.load import QueueLoad
+from kafkaesque.sim.queues.replicas import leader_of
+from kafkaesque.sim.queues.small_files import small_files
+
+QUEUE: Final = "work"
+DEAD: Final = "dead"
+#: Messages that one worker has at a time, and how long it works on them.
+TAKEN: Final = 500
+WORK_MS: Final = (15_000, 45_000)
+LOCK_MS: Final = 90_000
+#: So long a broker is away, and so long after it is back the next one is killed, at most.
+AWAY_MS_MAX: Final = 600
+BETWEEN_MS_MAX: Final = 500
+WAIT_MS_MAX: Final = 60_000
+#: The replicas' states are compared after so many kills.
+LOOKED_AT: Final = 5
+SETTLE_MS_MAX: Final = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillReport:
+    """What came of it."""
+
+    seed: int
+    kills: int
+    #: The least that were in flight when a leader was killed, and the most.
+    in_flight_least: int
+    in_flight_most: int
+    anomalies: list[str]
+    counts: dict[str, int]
+
+
+def kill_leaders(seed: int, times: int, in_flight: int) -> KillReport:
+    """Kill the leader so often; at each kill about so many messages are in flight."""
+    with small_files(seed):
+        return _Kills(seed, times, in_flight).go()
+
+
+def _specs(in_flight: int) -> dict[str, QueueSpec]:
+    work = QueueSpec(
+        name=QUEUE,
+        options={
+            "visibility.timeout.ms": str(LOCK_MS),
+            "delivery.limit": "4",
+            "dead.letter.queue": DEAD,
+        },
+        dead_letters_to=DEAD,
+        limit=4,
+        lock_ms_min=LOCK_MS,
+        locks_ms=(-1, LOCK_MS, 2 * LOCK_MS),
+        workers=in_flight * 3 // (2 * TAKEN) + 1,
+        take_max=2 * TAKEN,
+        work_ms=WORK_MS,
+        put_max=100,
+        put_pause_ms=8,
+        put_at_once=2 * in_flight,
+    )
+    return {QUEUE: work, DEAD: QueueSpec(name=DEAD, publishers=0, workers=0)}
+
+
+class _Kills:
+    def __init__(self, seed: int, times: int, in_flight: int) -> None:
+        self._seed: Final = seed
+        self._times: Final = times
+        self._wanted: Final = in_flight
+        self._world: Final = World(seed)
+        self._chance: Final = self._world.loop.chance("kills")
+        self._cluster: Final = SimCluster(self._world, SimOptions())
+        self._findings: Final = Findings()
+        self._in_flight: Final[list[int]] = []
+        self._cluster.start()
+        self._load: Final = QueueLoad(
+            _specs(in_flight),
+            self._world.add_machine("client").boot(),
+            self._cluster,
+            self._findings,
+            replicas=3,
+            do_clocks_tell=True,
+        )
+
+    def go(self) -> KillReport:
+        """Kill, and check."""
+        try:
+            self._drive()
+        except SimStuck as stuck:
+            missing = disagreement(self._cluster)
+            self._findings.note(f"stuck: {stuck}; {missing}; {self._load.describe()}")
+        return KillReport(
+            seed=self._seed,
+            kills=len(self._in_flight),
+            in_flight_least=min(self._in_flight, default=0),
+            in_flight_most=max(self._in_flight, default=0),
+            anomalies=self._findings.anomalies,
+            counts=self._load.counts(),
+        )
+
+    def _drive(self) -> None:
+        loop, load = self._world.loop, self._load
+        loop.run_until(lambda: load.is_made, WAIT_MS_MAX)
+        load.start_publishing()
+        loop.run_until(lambda: len(load.history.sent) > 2 * self._wanted, WAIT_MS_MAX, every_ms=20)
+        load.start_working()
+        # What workers settle at once is missing.
+        enough = self._wanted * 4 // 5
+        loop.run_until(lambda: self._flying() >= enough, WAIT_MS_MAX, every_ms=20)
+        while len(self._in_flight) < self._times:
+            self._kill()
+        load.stop()
+        loop.run_until(lambda: load.is_idle, SETTLE_MS_MAX, every_ms=20)
+        self._come_to_rest()
+        load.conclude()
+        loop.run_until(lambda: load.is_drained, SETTLE_MS_MAX, every_ms=20)
+        self._come_to_rest()
+        load.check()
+
+    def _come_to_rest(self) -> None:
+        self._world.loop.run_until(
+            lambda: disagreement(self._cluster) is None, WAIT_MS_MAX, every_ms=20
+        )
+
+    def _flying(self) -> int:
+        found = leader_of(self._cluster, QUEUE)
+        return 0 if found is None else found[1].flight_count
+
+    def _kill(self) -> None:
+        """Kill whoever leads in the midst of its work, and let it come back."""
+        loop = self._world.loop
+        loop.run_for(self._chance.randrange(1, BETWEEN_MS_MAX))
+        loop.run_until(
+            lambda: leader_of(self._cluster, QUEUE) is not None, WAIT_MS_MAX, every_ms=10
+        )
+        found = leader_of(self._cluster, QUEUE)
+        if found is None:
+            return
+        machine = self._world.machines[found[0]]
+        self._in_flight.append(found[1].flight_count)
+        machine.kill()
+        loop.run_for(self._chance.randrange(1, AWAY_MS_MAX))
+        self._cluster.boot(machine)
+        loop.run_until(lambda: self._cluster.is_back(machine), WAIT_MS_MAX, every_ms=10)
+        if len(self._in_flight) % LOOKED_AT == 0:
+            self._load.look()

@@ -1,0 +1,251 @@
+"""Access keys and rights over SQS: boto3 signs, and brokers judge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from threading import Thread
+from typing import Any, Final, TypeVar
+
+import boto3
+import msgspec
+import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from kafkaesque.access.administration import (
+    ChangeUser,
+    DeleteAccessKey,
+    MadeAccessKey,
+    MakeAccessKey,
+)
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.listeners import KAFKA, SQS, AccessMode, Listener, default_listener
+from kafkaesque.env.network import Address
+from kafkaesque.gateway.sqs import authorization
+from kafkaesque.gateway.sqs.authorization import check_rows
+from kafkaesque.gateway.sqs.gateway import SqsGateway
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.protocols.kafka.messages.alter_access_request import AlterAccessRequest
+from kafkaesque.protocols.sqs.service import OPERATIONS
+from tests.unit.gateway_kafka.live import LiveCluster
+from tests.unit.gateway_kafka.secured import SECRET, SUPER, Client, add_user, allow, forget_rules
+
+ResultT = TypeVar("ResultT")
+ROOT: Final = "root"
+
+
+class Secured:
+    """A broker with a port for SQS where clients sign, and one where they may."""
+
+    def __init__(self, live: LiveCluster) -> None:
+        self.live = live
+        node = live.nodes[1]
+        self.gateway = SqsGateway(node.broker.doors, node.chassis)
+        self.urls: dict[AccessMode, str] = {}
+        for mode in AccessMode:
+            listener = default_listener(SQS, Address("127.0.0.1", 0), access=mode)
+            address = self.gateway.start(replace(listener, name=f"sqs-{mode.value}"))
+            self.urls[mode] = f"http://{address}"
+        add_user(live, ROOT)
+        self.kafka = Client(live)
+        self.kafka.log_in(ROOT)
+
+    def change(self, change: MakeAccessKey | DeleteAccessKey | ChangeUser) -> Any:
+        answer = self.kafka.ask(AlterAccessRequest(msgspec.json.encode(change)))
+        assert answer.error_code == 0, answer.error_message
+        return answer.answer
+
+    def from_outside(self) -> Client:
+        """Somebody at a port that other machines reach, and that is in the clear."""
+        node = self.live.nodes[1]
+        listener = Listener(
+            protocol=KAFKA,
+            name="outside",
+            advertised=Address("127.0.0.1", 1),
+            bind=Address("0.0.0.0", 0),
+            access=AccessMode.REQUIRED,
+        )
+        inside = node._address
+        node._address = Address("127.0.0.1", node.gateway.start(listener).port)
+        try:
+            client = Client(self.live)
+        finally:
+            node._address = inside
+        client.log_in(ROOT)
+        return client
+
+    def key(self, user: str) -> MadeAccessKey:
+        return msgspec.json.decode(self.change(MakeAccessKey(user=user)), type=MadeAccessKey)
+
+    def do(self, act: Callable[[], ResultT]) -> ResultT:
+        """Do what blocks, in a thread, while the broker runs in this one."""
+        end: Future[ResultT] = Future()
+
+        def run() -> None:
+            try:
+                end.set_result(act())
+            except BaseException as error:
+                end.set_exception(error)
+
+        Thread(target=run, daemon=True).start()
+        self.live.wait(end.done, "the client is done")
+        return end.result()
+
+    def ask(
+        self,
+        operation: str,
+        key: MadeAccessKey | None,
+        mode: AccessMode = AccessMode.REQUIRED,
+        secret: str = "",
+        **asked: Any,
+    ) -> Any:
+        """Have boto3 do something, signed with a key."""
+        config: dict[str, Any] = {"retries": {"total_max_attempts": 1}}
+        if key is None:
+            config["signature_version"] = UNSIGNED
+        client = boto3.client(
+            "sqs",
+            endpoint_url=self.urls[mode],
+            region_name="us-east-1",
+            aws_access_key_id=key.access_key_id if key else "none",
+            aws_secret_access_key=secret or (key.secret if key else "none"),
+            config=Config(**config),
+        )
+        try:
+            return self.do(lambda: getattr(client, operation)(**asked))
+        finally:
+            client.close()
+
+    def refusal(self, operation: str, key: MadeAccessKey | None, **more: Any) -> str:
+        with pytest.raises(ClientError) as caught:
+            self.ask(operation, key, **more)
+        return str(caught.value.response["Error"]["Code"])
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    live = LiveCluster(
+        tmp_path_factory.mktemp("sqs"),
+        access=AccessMode.REQUIRED,
+        secrets=[SECRET],
+        super_users=[SUPER],
+    )
+    found = Secured(live)
+    yield found
+    found.gateway.stop()
+    live.close()
+
+
+def test_who_signs_with_a_key_is_its_user(secured: Secured) -> None:
+    key = secured.key(ROOT)
+    url = secured.ask("create_queue", key, QueueName="mine")["QueueUrl"]
+    secured.ask("send_message", key, QueueUrl=url, MessageBody="hello")
+    found = secured.ask(
+        "receive_message", key, QueueUrl=url, MessageSystemAttributeNames=["SenderId"]
+    )
+    assert found["Messages"][0]["Attributes"] == {"SenderId": ROOT}
+
+
+def test_who_does_not_sign_or_signs_wrong_is_refused(secured: Secured) -> None:
+    key = secured.key(ROOT)
+    made_up = MadeAccessKey(access_key_id="KFQMADEUP", secret="secret")
+    assert secured.refusal("list_queues", None) == "MissingAuthenticationToken"
+    assert secured.refusal("list_queues", made_up) == "InvalidClientTokenId"
+    assert secured.refusal("list_queues", key, secret="wrong") == "SignatureDoesNotMatch"
+    assert "ResponseMetadata" in secured.ask("list_queues", key)
+
+
+def test_a_key_that_is_removed_lets_nobody_in(secured: Secured) -> None:
+    key = secured.key(ROOT)
+    secured.ask("list_queues", key)
+    secured.change(DeleteAccessKey(access_key_id=key.access_key_id))
+    assert secured.refusal("list_queues", key) == "InvalidClientTokenId"
+
+
+def test_a_user_that_is_disabled_does_not_get_in(secured: Secured) -> None:
+    key = secured.key("leaver")
+    secured.ask("list_queues", key)
+    secured.change(ChangeUser(name="leaver", is_disabled=True))
+    assert secured.refusal("list_queues", key) == "InvalidClientTokenId"
+    secured.change(ChangeUser(name="leaver", is_disabled=False))
+    secured.ask("list_queues", key)
+
+
+def test_a_secret_is_not_sent_where_others_can_read_along(secured: Secured) -> None:
+    client = secured.from_outside()
+    change = msgspec.json.encode(MakeAccessKey(user="spied"))
+    answer = client.ask(AlterAccessRequest(change))
+    assert answer.error_code
+    assert "TLS" in answer.error_message
+    assert "spied" not in secured.live.broker.doors.access.state.users
+
+
+def test_rules_say_who_may_do_what(secured: Secured) -> None:
+    root, other = secured.key(ROOT), secured.key("other")
+    url = secured.ask("create_queue", root, QueueName="guarded")["QueueUrl"]
+    assert secured.refusal("create_queue", other, QueueName="theirs") == "AccessDenied"
+    assert secured.refusal("send_message", other, QueueUrl=url, MessageBody="x") == "AccessDenied"
+    assert secured.ask("list_queues", other).get("QueueUrls", []) == []
+    allow(secured.live, "other", Operation.WRITE, ResourceType.QUEUE, "guarded")
+    secured.ask("send_message", other, QueueUrl=url, MessageBody="x")
+    assert secured.ask("list_queues", other)["QueueUrls"] == [url]
+    assert secured.refusal("receive_message", other, QueueUrl=url) == "AccessDenied"
+    allow(secured.live, "other", Operation.READ, ResourceType.QUEUE, "guarded")
+    assert len(secured.ask("receive_message", other, QueueUrl=url)["Messages"]) == 1
+    assert secured.refusal("delete_queue", other, QueueUrl=url) == "AccessDenied"
+    assert (
+        secured.refusal("set_queue_attributes", other, QueueUrl=url, Attributes={})
+        == "AccessDenied"
+    )
+    forget_rules(secured.live, "other")
+
+
+def test_moving_needs_the_right_to_write_where_it_goes(secured: Secured) -> None:
+    root, mover = secured.key(ROOT), secured.key("mover")
+    dead = secured.ask("create_queue", root, QueueName="dead")["QueueUrl"]
+    arn = "arn:aws:sqs:us-east-1:000000000000:dead"
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    secured.ask("create_queue", root, QueueName="work", Attributes={"RedrivePolicy": policy})
+    for operation in (Operation.READ, Operation.WRITE):
+        allow(secured.live, "mover", operation, ResourceType.QUEUE, "dead")
+    assert secured.refusal("start_message_move_task", mover, SourceArn=arn) == "AccessDenied"
+    allow(secured.live, "mover", Operation.WRITE, ResourceType.QUEUE, "work")
+    handle = secured.ask("start_message_move_task", mover, SourceArn=arn)["TaskHandle"]
+    other = secured.key("other")
+    assert secured.refusal("cancel_message_move_task", other, TaskHandle=handle) == "AccessDenied"
+    assert dead
+    forget_rules(secured.live, "mover")
+
+
+def test_where_nobody_has_to_sign_all_signatures_are_well(secured: Secured) -> None:
+    made_up = MadeAccessKey(access_key_id="anybody", secret="anything")
+    mode = AccessMode.OPEN
+    url = secured.ask("create_queue", made_up, mode, QueueName="open")["QueueUrl"]
+    secured.ask("send_message", None, mode, QueueUrl=url, MessageBody="hello")
+
+
+def test_where_clients_may_sign_those_who_do_are_judged(secured: Secured) -> None:
+    mode = AccessMode.OPTIONAL
+    url = secured.ask("create_queue", None, mode, QueueName="optional")["QueueUrl"]
+    stranger = secured.key("stranger")
+    assert secured.refusal("purge_queue", stranger, mode=mode, QueueUrl=url) == "AccessDenied"
+    secured.ask("purge_queue", None, mode, QueueUrl=url)
+
+
+def test_strangers_may_not_send_much(secured: Secured) -> None:
+    made_up = MadeAccessKey(access_key_id="KFQMADEUP", secret="secret")
+    asked = {"QueueUrl": "http://x/000000000000/mine", "MessageBody": "x" * 100_000}
+    refusal = secured.refusal("send_message", made_up, **asked)
+    assert refusal in ("RequestEntityTooLarge", "413")
+
+
+def test_an_operation_without_a_row_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_rows(OPERATIONS)
+    rows = {name: row for name, row in authorization.ROWS.items() if name != "PurgeQueue"}
+    monkeypatch.setattr(authorization, "ROWS", rows)
+    with pytest.raises(InvariantBroken, match="PurgeQueue"):
+        check_rows(OPERATIONS)

@@ -1,0 +1,39 @@
+"""What a queue reads in the headers of messages as they arrive."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.model import message_headers as names
+from kafkaesque.model.batch import read_batch_header
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.records import Record
+from kafkaesque.queues.arrival import Details, arrival_of
+
+WALL_MS = 1_000_000
+
+
+def details(**headers: bytes) -> tuple[Details, ...]:
+    said = tuple((getattr(names, name.upper()), value) for name, value in headers.items())
+    data = encode_batch([Record(0, WALL_MS, None, b"a", said)])
+    return arrival_of(read_batch_header(data), data, 7).details
+
+
+def test_durations_count_from_when_the_message_was_written() -> None:
+    (found,) = details(delay=b"500", time_to_live=b"900")
+    assert (found.not_before_ms, found.not_after_ms) == (WALL_MS + 500, WALL_MS + 900)
+
+
+def test_a_moment_counts_before_a_duration() -> None:
+    (found,) = details(delay=b"500", not_before=b"77", time_to_live=b"5", not_after=b"78")
+    assert (found.not_before_ms, found.not_after_ms) == (77, 78)
+
+
+def test_no_time_is_beyond_the_latest() -> None:
+    (found,) = details(delay=b"9" * 18)
+    assert found.not_before_ms == 2**48 - 1
+
+
+@pytest.mark.parametrize("said", [b"0", b"-5", b"x", b"9" * 19])
+def test_a_duration_that_makes_no_sense_says_nothing(said: bytes) -> None:
+    assert details(delay=said) == ()
