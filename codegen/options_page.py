@@ -70,8 +70,9 @@ that was made by an earlier release needs `kafkaesque cluster upgrade` first.
 QUEUES = """
 ## Queues
 
-Names are RabbitMQ's without their `x-`, or SQS's in the same spelling. Over [Amazon SQS](sqs.md),
-attributes of a queue set them. They take effect as soon as they are changed, whatever waits in the
+Names are RabbitMQ's without their `x-`, or SQS's in the same spelling. Set them with
+`kafkaesque queue create` and `alter` ([Queues](queues.md)), or over [Amazon SQS](sqs.md) by
+attributes of a queue. They take effect as soon as they are changed, whatever waits in the
 queue.
 """
 

@@ -186,6 +186,7 @@ def test_a_broker_that_publishes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nobody:
         is_wanted = True
         rights = None
+        held: Any = None
 
         def write(self, lines: bytes) -> None:
             """Nobody is there."""

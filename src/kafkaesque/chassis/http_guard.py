@@ -6,12 +6,17 @@ choice: a port that passed over the request's head as so many bad lines would ca
 
 from typing import Final
 
-#: Those that a browser sends without having asked first, and the others of RFC 9110.
+#: Those that a browser sends without having asked first, and the others of RFC 9110. GET and PUT
+#: are commands for queues, too: in HTTP a path or an address follows (RFC 9112, section 3.2).
 _METHODS: Final = (
-    b"GET ",
+    b"GET /",
+    b"GET http:",
+    b"GET https:",
+    b"PUT /",
+    b"PUT http:",
+    b"PUT https:",
     b"HEAD ",
     b"POST ",
-    b"PUT ",
     b"PATCH ",
     b"DELETE ",
     b"OPTIONS ",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkaesque.broker.partitions import forwarder
@@ -24,6 +26,7 @@ class Answer:
     """What somebody is told; see `Reply`."""
 
     rights: Rights | None = None
+    held: Any = None
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster

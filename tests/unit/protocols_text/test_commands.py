@@ -33,6 +33,7 @@ from kafkaesque.protocols.text.commands import (
 from kafkaesque.protocols.text.errors import BadCommand
 from kafkaesque.protocols.text.messages import TextMessage
 from kafkaesque.protocols.text.positions import Place, Start
+from kafkaesque.protocols.text.queue_commands import Ack, Get, Nack, Put
 from kafkaesque.protocols.text.subscription import Subscription
 
 EVERYBODY = Subscription(topic="flights", group="readers", partitions=None)
@@ -89,7 +90,8 @@ def test_lines_that_ask_for_something(line: bytes, command: Command | None) -> N
         (b"TOPICS please", "stands alone", "TOPICS"),
         (b"QUIT now", "stands alone", "QUIT"),
         (b"PUBLISH flights x", "did you mean PUBS", "HELP"),
-        (b"GET / HTTP/1.1", "there is no command 'GET'", "HELP"),
+        (b"HEAD / HTTP/1.1", "there is no command 'HEAD'", "HELP"),
+        (b"GET / HTTP/1.1", "'HTTP/1.1' is not a number of seconds", "GET mails 10"),
         (b"\x00\x00\x00\x17" + b"\x00" * 200, "there is no command", "HELP"),
         (b"PUBS flights \xff", "byte 14 of the line is not UTF-8", "HELP"),
     ],
@@ -124,9 +126,22 @@ def test_all_that_help_shows_is_right() -> None:
     assert lines[-2:] == ["OK", ""]
     shown = [line.strip() for line in lines if line.startswith("    ")]
     kinds = {type(read_command(line.encode())) for line in shown}
-    assert kinds == {Publish, Subscribe, Consume, Auth}
+    assert kinds == {Publish, Subscribe, Consume, Put, Get, Ack, Nack, Auth}
     heads = [line.split()[0] for line in lines[:-2] if not line.startswith(" ")]
-    assert heads == ["PUBS", "SUBS", "CONS", "AUTH", "TOPICS", "HELP", "QUIT"]
+    assert heads == [
+        "PUBS",
+        "SUBS",
+        "CONS",
+        "PUT",
+        "GET",
+        "ACK",
+        "NACK",
+        "QUEUES",
+        "AUTH",
+        "TOPICS",
+        "HELP",
+        "QUIT",
+    ]
 
 
 def test_all_examples_of_errors_are_right() -> None:

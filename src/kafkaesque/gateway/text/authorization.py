@@ -17,8 +17,9 @@ from kafkaesque.protocols.text.commands import (
     Topics,
 )
 from kafkaesque.protocols.text.errors import BadCommand
-from kafkaesque.protocols.text.examples import TOPICS
+from kafkaesque.protocols.text.examples import QUEUES, TOPICS
 from kafkaesque.protocols.text.positions import Place
+from kafkaesque.protocols.text.queue_commands import Ack, Get, Nack, Put, Queues
 
 
 class Need(NamedTuple):
@@ -56,12 +57,25 @@ def _of_consume(command: Consume) -> Iterator[Need]:
         yield Need(Operation.READ, ResourceType.GROUP, command.subscription.group)
 
 
+def _of_put(command: Put) -> Iterator[Need]:
+    yield Need(Operation.WRITE, ResourceType.QUEUE, command.queue)
+
+
+def _of_taking(command: Get | Ack | Nack) -> Iterator[Need]:
+    yield Need(Operation.READ, ResourceType.QUEUE, command.queue)
+
+
 ROWS: Final[Mapping[type[Command], Row]] = {
     Publish: Row(_of_publish),
     Subscribe: Row(_of_subscribe),
     Consume: Row(_of_consume),
-    # Shows what the client may see.
+    Put: Row(_of_put),
+    Get: Row(_of_taking),
+    Ack: Row(_of_taking),
+    Nack: Row(_of_taking),
+    # These show what the client may see.
     Topics: Row(_nothing),
+    Queues: Row(_nothing),
     Auth: Row(_nothing, is_for_strangers=True),
     Help: Row(_nothing, is_for_strangers=True),
     Quit: Row(_nothing, is_for_strangers=True),
@@ -88,19 +102,29 @@ def check_rights(rights: Rights | None, command: Command) -> None:
     """Check that a client may have a command carried out; without `rights` it may.
 
     Raises:
-        BadCommand: no rule allows it. A topic that it may not see is one that does not exist.
+        BadCommand: no rule allows it. A topic or a queue that it may not see does not exist.
     """
     if rights is None:
         return
     for operation, kind, name in ROWS[type(command)].needs(command):
         if rights.may(operation, kind, name):
             continue
-        if kind is ResourceType.TOPIC and not rights.could(Operation.DESCRIBE, kind, name):
-            raise no_topic(name)
+        absent = _ABSENT.get(kind)
+        if absent is not None and not rights.could(Operation.DESCRIBE, kind, name):
+            raise absent(name)
         word, what = operation.name.title(), kind.name.lower()
-        raise BadCommand(f"no rule allows {word} on {what} {name!r}", TOPICS)
+        example = QUEUES if kind is ResourceType.QUEUE else TOPICS
+        raise BadCommand(f"no rule allows {word} on {what} {name!r}", example)
 
 
 def no_topic(name: str) -> BadCommand:
     """Return what is said of a topic that does not exist, or is hidden."""
     return BadCommand(f"there is no topic {name!r}", TOPICS)
+
+
+def no_queue(name: str) -> BadCommand:
+    """Return what is said of a queue that does not exist, or is hidden."""
+    return BadCommand(f"there is no queue {name!r}", QUEUES)
+
+
+_ABSENT: Final = {ResourceType.TOPIC: no_topic, ResourceType.QUEUE: no_queue}

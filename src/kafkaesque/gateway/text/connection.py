@@ -14,6 +14,7 @@ from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCE
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.gateway.text.authorization import is_for_strangers
+from kafkaesque.gateway.text.held import Held
 from kafkaesque.gateway.text.log_in import LOGIN_MS_MAX, log_in
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.protocols.text.answers import (
@@ -27,6 +28,7 @@ from kafkaesque.protocols.text.commands import Auth, Command, Consume, Publish, 
 from kafkaesque.protocols.text.errors import BadCommand
 from kafkaesque.protocols.text.examples import AUTH, HELP
 from kafkaesque.protocols.text.lines import LINE_BYTES_MAX, LineReader, Mark
+from kafkaesque.protocols.text.queue_commands import Get, Put
 
 #: With so many lines, or so many bytes in them, that wait, no more are read.
 WAITING_LINES_MAX = 64
@@ -48,12 +50,17 @@ class TextConnection(ClientConnection):
         "_stranger_bytes",
         "_waiting",
         "_waiting_bytes",
+        "held",
     )
 
-    def __init__(self, carry_out: Callable[[Command, Reply], None], shared: Shared) -> None:
+    def __init__(
+        self, carry_out: Callable[[Command, Reply], None], held: Held, shared: Shared
+    ) -> None:
         """`carry_out` does what a line asks for, and ends the reply once, now or later."""
         super().__init__(shared)
         self._do = carry_out
+        #: See `Reply`.
+        self.held = held
         self._lines = LineReader()
         self._waiting: deque[bytes | Mark] = deque()
         self._waiting_bytes = 0
@@ -127,6 +134,8 @@ class TextConnection(ClientConnection):
     def on_gone(self) -> None:
         """See `ClientConnection`."""
         self._waiting.clear()
+        # Who takes its leave has not failed.
+        self.held.close(is_failed=not self._has_ended)
 
     # -- lines
 
@@ -186,8 +195,8 @@ class TextConnection(ClientConnection):
         else:
             if self.is_guarded and self.login is None and not self.needs_login:
                 self.note_no_login()
-            self._is_consuming = isinstance(command, Consume)
-            if isinstance(command, Publish):
+            self._is_consuming = isinstance(command, Consume | Get)
+            if isinstance(command, Publish | Put):
                 self.charge(PRODUCER_BYTE_RATE, len(line))
             self._do(command, self)
 

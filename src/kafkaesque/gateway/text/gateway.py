@@ -1,6 +1,5 @@
 """The text port: accepts people with telnet and bounds what they may use."""
 
-from functools import partial
 from typing import get_args
 
 from kafkaesque.access.operations import Operation, ResourceType
@@ -8,13 +7,15 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import TEXT, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
-from kafkaesque.chassis.link import PortOptions
+from kafkaesque.chassis.link import PortOptions, Shared
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.network import Address, Framing
 from kafkaesque.gateway.text.authorization import check_rights, check_rows
 from kafkaesque.gateway.text.connection import TextConnection
 from kafkaesque.gateway.text.consuming import Consumer
+from kafkaesque.gateway.text.held import Held
 from kafkaesque.gateway.text.publishing import Publisher
+from kafkaesque.gateway.text.queueing import QueueDesk
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.text.answers import (
@@ -35,6 +36,7 @@ from kafkaesque.protocols.text.commands import (
     Topics,
 )
 from kafkaesque.protocols.text.errors import BadCommand
+from kafkaesque.protocols.text.queue_commands import Ack, Get, Nack, Put, Queues
 
 CONNECTIONS_MAX = 1_000
 CONNECTION_IDLE_MS_MAX = 600_000
@@ -52,6 +54,7 @@ class TextGateway(Gateway):
         self.clock = doors.clock
         self._publisher = Publisher(doors)
         self._consumer = Consumer(doors)
+        self._queues = QueueDesk(doors)
 
     def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
@@ -72,7 +75,10 @@ class TextGateway(Gateway):
             mechanisms=listener.mechanisms,
             is_local=listener.is_local,
         )
-        return self.listen(listener.address, options, partial(TextConnection, self.carry_out))
+        return self.listen(listener.address, options, self._connect)
+
+    def _connect(self, shared: Shared) -> TextConnection:
+        return TextConnection(self.carry_out, Held(self.doors), shared)
 
     # -- commands
 
@@ -87,6 +93,16 @@ class TextGateway(Gateway):
                     self._subscribe(command, reply)
                 case Consume():
                     self._consumer.consume(command, reply)
+                case Put():
+                    self._queues.put(command, reply)
+                case Get():
+                    self._queues.get(command, reply)
+                case Ack():
+                    self._queues.ack(command, reply)
+                case Nack():
+                    self._queues.nack(command, reply)
+                case Queues():
+                    self._queues.list_all(reply)
                 case Topics():
                     reply.end(write_topics(self._topics(reply.rights)))
                 case Help():

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from kafkaesque.chassis.rights import Rights
+from kafkaesque.gateway.text.held import Held
 
 
 class Reply(Protocol):
@@ -15,6 +16,10 @@ class Reply(Protocol):
     @property
     def rights(self) -> Rights | None:
         """What its client may do; None: everything."""
+
+    @property
+    def held(self) -> Held:
+        """What its client has of queues."""
 
     def write(self, lines: bytes) -> None:
         """Send lines that are not the last of the answer."""

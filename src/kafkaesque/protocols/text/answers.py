@@ -43,6 +43,23 @@ _COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "PUT queue message",
+        "put a message into a queue; JSON may have Priority, Group, Delay, Expires and Id, too",
+        (examples.PUT, examples.PUT_LATER),
+    ),
+    (
+        "GET queue [seconds]",
+        "be given a message, and wait for it; nobody else has it until you say what becomes of it",
+        (examples.GET, examples.GET_WAITING),
+    ),
+    ("ACK queue number", "a message is done with", (examples.ACK,)),
+    (
+        "NACK queue number [seconds]",
+        "a message failed; others try it, after so many seconds",
+        (examples.NACK, examples.NACK_LATER),
+    ),
+    ("QUEUES", "list all queues with their messages", ()),
+    (
         "AUTH user password",
         "log in, where the listener wants that; a session's token does for a password",
         (examples.AUTH,),
@@ -112,6 +129,23 @@ def write_topics(topics: Sequence[TopicLine]) -> bytes:
     return b"".join(map(_line, lines)) + write_ok(_counted(len(topics), "topic"))
 
 
+class QueueLine(NamedTuple):
+    """A queue, as QUEUES shows it; None: its leader has not said how many."""
+
+    name: str
+    counts: tuple[tuple[str, int], ...] | None
+
+
+def write_queues(queues: Sequence[QueueLine]) -> bytes:
+    """Return the list of queues."""
+    width = max((len(queue.name) for queue in queues), default=0)
+    lines = []
+    for name, counts in queues:
+        said = " ".join(f"{what}={count}" for what, count in counts or ())
+        lines.append(f"{name:{width}} {said or 'no answer'}")
+    return b"".join(map(_line, lines)) + write_ok(_counted(len(queues), "queue"))
+
+
 class MessageLine(NamedTuple):
     """A message, as CONS shows it."""
 
@@ -125,6 +159,24 @@ def write_message_line(shown: MessageLine) -> bytes:
     """Return a message: partition, offset, time, JSON."""
     head = f"MSG {shown.partition} {shown.offset} {_time(shown.timestamp_ms)} "
     return head.encode() + write_message(shown.message) + b"\r\n"
+
+
+class GivenLine(NamedTuple):
+    """A message, as GET shows it."""
+
+    queue: str
+    offset: int
+    #: Which time it is given out, from 1.
+    attempt: int
+    timestamp_ms: int
+    message: TextMessage
+
+
+def write_given(given: GivenLine) -> bytes:
+    """Return a message of a queue: number, attempt, time, JSON; and what to do with it."""
+    head = f"MSG {given.offset} {given.attempt} {_time(given.timestamp_ms)} "
+    line = head.encode() + write_message(given.message) + b"\r\n"
+    return line + write_ok(f"1 message; when it is done with: ACK {given.queue} {given.offset}")
 
 
 def write_consumed(count: int, topic: str, subscription_id: str, start: str, note: str) -> bytes:

@@ -13,6 +13,17 @@ from kafkaesque.protocols.text.messages import (
     shortened,
 )
 from kafkaesque.protocols.text.positions import Start, read_start
+from kafkaesque.protocols.text.queue_commands import (
+    Ack,
+    Get,
+    Nack,
+    Put,
+    Queues,
+    read_ack,
+    read_get,
+    read_nack,
+    read_put,
+)
 from kafkaesque.protocols.text.subscription import (
     Subscription,
     check_group,
@@ -70,7 +81,9 @@ class Quit:
     """QUIT: close the connection."""
 
 
-Command = Publish | Subscribe | Consume | Auth | Topics | Help | Quit
+Command = (
+    Publish | Subscribe | Consume | Put | Get | Ack | Nack | Queues | Auth | Topics | Help | Quit
+)
 
 
 def read_command(line: bytes) -> Command | None:
@@ -165,6 +178,11 @@ _READERS: dict[str, Callable[[str], Command]] = {
     "PUBS": _read_publish,
     "SUBS": _read_subscribe,
     "CONS": _read_consume,
+    "PUT": read_put,
+    "GET": read_get,
+    "ACK": read_ack,
+    "NACK": read_nack,
+    "QUEUES": _read_alone("QUEUES", Queues()),
     "AUTH": _read_auth,
     "TOPICS": _read_alone("TOPICS", Topics()),
     # What somebody wants help with matters not: all of it is short.

@@ -57,11 +57,11 @@ class TextMessage:
 # -- reading
 
 
-def read_message(text: str, topic: str = "flights") -> TextMessage:
+def read_message(text: str, topic: str = "flights", further: tuple[str, ...] = ()) -> TextMessage:
     """Return what a person's text says.
 
     What begins with { is a message in JSON, and has to be one: an object with a body, and with
-    nothing else that a message has not. Any other text is a body.
+    nothing else that a message has not, but for `further` fields. Any other text is a body.
 
     Raises:
         BadCommand: it begins so and is no message; with what to write, to this topic, instead.
@@ -70,8 +70,8 @@ def read_message(text: str, topic: str = "flights") -> TextMessage:
         return TextMessage(value=text.encode())
     envelope = _read_envelope(text, topic)
     for name in envelope:
-        if name not in _NAMES:
-            raise _unknown(name, text, topic)
+        if name not in _NAMES and name not in further:
+            raise _unknown(name, text, topic, further)
     return TextMessage(
         headers=_read_headers(envelope),
         key=_read_key(envelope),
@@ -101,11 +101,13 @@ def _why(error: Exception, text: str) -> str:
     return "half a character is escaped in it" if is_whole else "it ends too early"
 
 
-def _unknown(name: str, text: str, topic: str) -> BadCommand:
-    near = get_close_matches(name[:SHOWN_LENGTH_MAX].capitalize(), _NAMES, n=1, cutoff=0.8)
+def _unknown(name: str, text: str, topic: str, further: tuple[str, ...]) -> BadCommand:
+    names = (*_NAMES, *further)
+    near = get_close_matches(name[:SHOWN_LENGTH_MAX].capitalize(), names, n=1, cutoff=0.8)
     hint = f' (did you mean "{near[0]}"?)' if near else ""
     shown = _encoder.encode(shortened(name)).decode()
-    what = f"a message has {_HEADER}, {_KEY} and {_BODY}, and no field {shown}{hint}"
+    fields = ", ".join((_HEADER, *further, _KEY))
+    what = f"a message has {fields} and {_BODY}, and no field {shown}{hint}"
     return BadCommand(what, PUBLISH if near else _instead(text.strip(), topic))
 
 
