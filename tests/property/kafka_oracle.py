@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import importlib
 import io
+import pkgutil
 import random
 import types
 import typing
@@ -18,10 +19,19 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import LoadableEntityType, schema_name_map
 from kio.serial import entity_writer
 
+from kafkaesque.protocols.kafka import messages
+from kafkaesque.protocols.kafka.api import OWN_FIRST
+from kafkaesque.protocols.kafka.api_table import CODEC_VERSIONS
 from kafkaesque.protocols.kafka.wire import ZERO_UUID
 
 RENAMED = {"enable2_pc": "enable_2pc"}
 ERROR_CODES = list(ErrorCode)
+#: The modules of our own APIs begin with these: kio does not know them.
+_OWN = tuple(f"{stem}_re" for key, (*_, stem) in CODEC_VERSIONS.items() if key >= OWN_FIRST)
+#: Our modules that kio has messages for.
+MODULES = [
+    info.name for info in pkgutil.iter_modules(messages.__path__) if not info.name.startswith(_OWN)
+]
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
 

@@ -1,5 +1,6 @@
 """A simulated cluster with a queue, asked as gateways ask."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from kafkaesque.broker.broker import Broker
@@ -14,6 +15,7 @@ from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues.requests import Claim
+from kafkaesque.sim.cluster import GATEWAYS, MakeGateway
 from kafkaesque.sim.options import SimOptions
 from tests.sim.scenario import Scenario
 
@@ -34,8 +36,9 @@ class QueueScenario(Scenario):
         *,
         brokers: int = 3,
         sim_options: SimOptions | None = None,
+        gateways: Mapping[int, MakeGateway] = GATEWAYS,
     ) -> None:
-        super().__init__(seed, sim_options or SimOptions(brokers=brokers))
+        super().__init__(seed, sim_options or SimOptions(brokers=brokers), gateways=gateways)
         self.create(QUEUE, options)
 
     # -- the cluster

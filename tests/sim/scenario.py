@@ -11,7 +11,7 @@ from kafkaesque.sim.clients.consumer import SimConsumer
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
-from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.cluster import GATEWAYS, MakeGateway, SimCluster
 from kafkaesque.sim.env import World
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.segment import Segment
@@ -30,12 +30,13 @@ class Scenario:
         *,
         compacts: bool = False,
         prepare: Callable[[Broker], None] = lambda _: None,
+        gateways: Mapping[int, MakeGateway] = GATEWAYS,
     ) -> None:
         """`prepare` is told of each broker before it starts."""
         options = options or SimOptions()
         self.world = World(seed)
         self.loop = self.world.loop
-        self.cluster = SimCluster(self.world, options)
+        self.cluster = SimCluster(self.world, options, gateways=gateways)
         self.findings = Findings()
         self.env = self.world.add_machine("client").boot()
         self.cluster.prepare = prepare

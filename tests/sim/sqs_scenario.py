@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kafkaesque.chassis.link import ClientConnection
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
-from kafkaesque.sim.cluster import SQS_PORT
+from kafkaesque.sim.cluster import SQS_GATEWAYS, SQS_PORT
 from tests.sim.queue_scenario import TIMEOUT_MS, QueueScenario
 
 JSON_TYPE: Final = "application/x-amz-json-1.0"
@@ -15,7 +15,7 @@ class SqsScenario(QueueScenario):
     """Three brokers, and clients of them."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+        super().__init__(seed, gateways=SQS_GATEWAYS)
         self._count = 0
 
     def client(self, broker: str = "") -> "SqsClient":

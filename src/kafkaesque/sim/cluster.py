@@ -93,8 +93,9 @@ GATEWAYS: Final[Mapping[int, MakeGateway]] = {
     KAFKA_PORT: KafkaGateway,
     TEXT_PORT: TextGateway,
     ADMIN_PORT: _make_admin,
-    SQS_PORT: SqsGateway,
 }
+#: For what speaks SQS. Brokers register each port, so that one more gives a seed another run.
+SQS_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, SQS_PORT: SqsGateway}
 #: What is spoken at these ports, and registered with the controller.
 PROTOCOLS: Final[Mapping[int, str]] = {
     KAFKA_PORT: KAFKA,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
+from kafkaesque.protocols.kafka.api import OWN_FIRST
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.fetch_response import LeaderIdAndEpoch, PartitionData
 from kafkaesque.protocols.kafka.messages.metadata_request import (
@@ -26,7 +27,7 @@ def test_generated_files_are_what_the_schema_says() -> None:
 
 
 def test_error_codes_are_those_of_kafka() -> None:
-    ours = {code.name: (int(code), code.retriable) for code in ErrorCode}
+    ours = {code.name: (int(code), code.retriable) for code in ErrorCode if code < OWN_FIRST}
     assert ours == {code.name.upper(): (int(code), code.retriable) for code in KioErrorCode}
 
 
