@@ -254,8 +254,10 @@ class _Counting:
             self._call.answer(DescribeQueuesResponse(queues=self._described))
 
 
-#: Of several partitions the one that is not 0 and least counts, or the greatest; else the sum.
-_LEAST, _GREATEST = ("oldest_ms",), ("consumers",)
+#: Of several partitions the one that is not 0 and least counts, or the least, or the greatest;
+#: else the sum.
+_EARLIEST, _LEAST = ("oldest_ms",), ("unwanted_ms",)
+_GREATEST = ("consumers", "newest_ms", "head_failures")
 
 
 def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCount]:
@@ -265,8 +267,10 @@ def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCo
     known = {each.name: each.count for each in before}
     for each in more:
         both = known[each.name], each.count
-        if each.name in _LEAST:
+        if each.name in _EARLIEST:
             known[each.name] = min((one for one in both if one), default=0)
+        elif each.name in _LEAST:
+            known[each.name] = min(both)
         else:
             known[each.name] = max(both) if each.name in _GREATEST else sum(both)
     return [QueueCount(name, count) for name, count in known.items()]
@@ -285,6 +289,10 @@ def _counts(counts: q.QueueCounts) -> list[QueueCount]:
         "log_start",
         "log_end",
         "log_bytes",
+        "newest_ms",
+        "head_failures",
+        "in_flight_max",
+        "unwanted_ms",
     )
     shown = [QueueCount(name, getattr(counts, name)) for name in names]
     return shown + [QueueCount(f"removed_{why}", count) for why, count in counts.removed.items()]
