@@ -256,8 +256,8 @@ class _Counting:
 
 #: Of several partitions the one that is not 0 and least counts, or the least, or the greatest;
 #: else the sum.
-_EARLIEST, _LEAST = ("oldest_ms",), ("unwanted_ms",)
-_GREATEST = ("consumers", "newest_ms", "head_failures")
+_EARLIEST, _LEAST = ("oldest_ms",), ("unwanted_ms", "head_delayed")
+_GREATEST = ("consumers", "newest_ms", "head_failures", "held_by_message")
 
 
 def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCount]:
@@ -295,4 +295,6 @@ def _counts(counts: q.QueueCounts) -> list[QueueCount]:
         "unwanted_ms",
     )
     shown = [QueueCount(name, getattr(counts, name)) for name in names]
+    shown.append(QueueCount("head_delayed", counts.head_place == "delayed"))
+    shown.append(QueueCount("held_by_message", counts.held_by == "message"))
     return shown + [QueueCount(f"removed_{why}", count) for why, count in counts.removed.items()]
