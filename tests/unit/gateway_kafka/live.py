@@ -323,10 +323,14 @@ class LiveCluster:
             self.ask(AlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, ())]))
         # A topic that a test has asked for, and not waited for, may come late on a busy machine.
         for _ in range(CLEANINGS_MAX):
-            names = [DeleteTopicState(name) for name in state.topics]
-            if names:
+            found = set(state.topics)
+            if found:
+                names = [DeleteTopicState(name) for name in found]
                 self.ask(DeleteTopicsRequest(names, (), int(PATIENCE_S * 1000)))
-            self.wait(lambda: len(self.broker.partitions) == 0, "partitions are closed")
+            self.wait(
+                lambda found=found: not self.broker.partitions or state.topics.keys() - found,
+                "partitions are closed",
+            )
             if not state.topics:
                 break
         assert not state.topics
