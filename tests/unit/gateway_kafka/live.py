@@ -327,16 +327,21 @@ class LiveCluster:
             if found:
                 names = [DeleteTopicState(name) for name in found]
                 self.ask(DeleteTopicsRequest(names, (), int(PATIENCE_S * 1000)))
-            self.wait(
-                lambda found=found: not self.broker.partitions or state.topics.keys() - found,
-                "partitions are closed",
-            )
+            self._wait_until_closed(found)
             if not state.topics:
                 break
         assert not state.topics
         assert not any(state.broker_configs.values())
         assert not state.group_configs
         self.reports.clear()
+
+    def _wait_until_closed(self, deleted: set[str]) -> None:
+        """Waits until no partition is open, or a topic that is not deleted is there."""
+        topics = self.broker.state.topics
+        self.wait(
+            lambda: not self.broker.partitions or not topics.keys() <= deleted,
+            "partitions are closed",
+        )
 
     def close(self) -> None:
         """Stops all brokers and the loop."""

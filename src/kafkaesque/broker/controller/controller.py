@@ -149,7 +149,7 @@ class Controller:
             try:
                 planned = self._planner(self.state, command)
             except RequestRefused as refusal:
-                # Its frames hold the refusal: thousands of them would stay until they are collected.
+                # Its frames hold it: thousands of them would stay until they are collected.
                 self._answer_confirmed(replica, refusal.with_traceback(None), on_done)
                 continue
             if not planned.records:
