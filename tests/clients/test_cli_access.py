@@ -357,7 +357,7 @@ def test_what_a_listener_wants_is_said(words: tuple[str, ...], up: SecureUp) -> 
     assert f"error: the certificate of {up.bootstrap} is not trusted: " in stranger
     assert "try:   KAFKAESQUE_CA=FILE" in stranger
     nobody = refused(up, *words, without="KAFKAESQUE_USER KAFKAESQUE_PASSWORD_FILE")
-    assert f"error: {up.bootstrap} wants a log-in\n" in nobody
+    assert f"error: {up.bootstrap} requires a log-in\n" in nobody
     assert "try:   KAFKAESQUE_USER=NAME and KAFKAESQUE_PASSWORD_FILE=FILE" in nobody
 
 

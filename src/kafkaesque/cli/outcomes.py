@@ -34,7 +34,7 @@ def tell_deleted(screen: Screen, requests: Mapping[str, "Future[None]"], kind: s
     document: dict[str, object] = {"deleted": deleted}
     if failures:
         document["failed"] = {name: failure.message for name, failure in failures.items()}
-    sentence = f"deleted {', '.join(deleted)}" if deleted else "nothing is deleted"
+    sentence = f"deleted {', '.join(deleted)}" if deleted else "deleted nothing"
     screen.done(sentence, document)
     for told in failures.values():
         told.show()

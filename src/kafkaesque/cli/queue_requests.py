@@ -153,9 +153,9 @@ def _ask(queue: Queue, api_key: ApiKey, request: Message, wait_ms: int = 0) -> A
         if CLOSED not in failure.message:
             raise
         raise CommandFailed(
-            f"{failure.message}: brokers of Apache Kafka, and those of earlier releases, do not "
-            "know queues; nor does a listener that wants a log-in talk with strangers",
-            hint="KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE, if it wants a log-in",
+            f"{failure.message}: it is a broker of Apache Kafka or of an earlier release, which "
+            "have no queues, or it requires a log-in",
+            hint="KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE, if it requires a log-in",
             exit_code=UNREACHABLE,
         ) from None
     if answer.error_code:

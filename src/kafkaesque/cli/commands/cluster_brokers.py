@@ -86,7 +86,7 @@ def drain(
             exit_code=TIMED_OUT,
         )
     screen.done(
-        f"broker {broker} holds nothing any more: {counted(len(moved), 'partition')} moved",
+        f"broker {broker} holds no replicas any more: {counted(len(moved), 'partition')} moved",
         {"broker": broker, "moved": [str(where) for where in moved]},
     )
 

@@ -94,7 +94,8 @@ MaxOption = Annotated[
 ]
 EndOption = Annotated[bool, typer.Option("--until-end", help="End when there are no more.")]
 TimeoutOption = Annotated[
-    float | None, number_option(least=0.1, help="End when no message came for so many seconds.")
+    float | None,
+    number_option(least=0.1, help="End when no message has come for this many seconds."),
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line shows.", show_default="value")

@@ -74,7 +74,7 @@ def ask_admin(address: str, number: int) -> AdminFacts:
     finally:
         connection.close()
     if shown == 401:
-        raise OSError(f"{address} wants a log-in: kafkaesque login, or KAFKAESQUE_USER")
+        raise OSError(f"{address} requires a log-in: kafkaesque login, or KAFKAESQUE_USER")
     if shown == 403:
         raise Forbidden(f"{NO_RULE} {on_cluster('describe')}")
     metrics, version = read_metrics(page)
