@@ -310,7 +310,7 @@ def test_a_person_logs_in_and_out(up: SecureUp, tmp_path: Path) -> None:
 
     stranger = run("topic", "list")
     assert stranger.returncode != 0
-    assert "wants a log-in" in stranger.stderr
+    assert "requires a log-in" in stranger.stderr
     assert "kafkaesque login NAME" in stranger.stderr
     login = run("login", "admin", "--password-file", str(up.data / "admin.password"))
     assert login.returncode == 0, login.stderr

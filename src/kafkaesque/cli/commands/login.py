@@ -60,7 +60,7 @@ def login(
     elif is_typed():
         password = Secret.of(typer.prompt("password", hide_input=True, err=True))
     else:
-        raise wrong_usage("nobody can be asked for the password", "--password-file FILE")
+        raise wrong_usage("there is no terminal to ask for the password", "--password-file FILE")
     if code is None:
         code = ""
         if is_typed():
