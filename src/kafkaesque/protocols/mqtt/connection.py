@@ -55,7 +55,7 @@ from kafkaesque.protocols.mqtt.reasons import (
     ReasonCode,
     return_code_of,
 )
-from kafkaesque.protocols.mqtt.states import PAUSED, RECEIVED, SENT, ConnectionState
+from kafkaesque.protocols.mqtt.states import ENDED, PAUSED, RECEIVED, SENT, ConnectionState
 from kafkaesque.protocols.mqtt.wire import U16, write_varint
 
 _R: Final = ReasonCode
@@ -173,7 +173,7 @@ class Connection:
     def receive(self, data: bytes | bytearray | memoryview, now_ms: int) -> list[Event]:
         """Return what has come with these bytes and those before, in its order."""
         events: list[Event] = []
-        if self.state in (ConnectionState.FAILED, ConnectionState.CLOSED):
+        if self.state in ENDED:
             return events
         if data:
             self._frames.feed(data)
@@ -327,12 +327,15 @@ class Connection:
         """Return the bytes of a packet other than PUBLISH and DISCONNECT.
 
         What says why is left out where the client does not want it (3.1.2-29) or cannot take it. A
-        packet that is too long even so is not sent (3.1.2-24): what is returned is empty.
+        packet that is too long even so is not sent (3.1.2-24): what is returned is empty, as it is
+        once the connection is closed.
 
         Raises:
             InvariantBroken: it must not be sent now.
             ValueError: a value does not fit into its field.
         """
+        if self.state is ConnectionState.CLOSED:
+            return b""
         following = SENT.get((self.state, packet.packet_type))
         if following is None:
             name = packet.packet_type.name
@@ -350,7 +353,8 @@ class Connection:
                 if packet.reason.is_error:
                     following = ConnectionState.CLOSED
             case Auth():
-                self._reauthenticates = packet.reason is _R.CONTINUE_AUTHENTICATION
+                is_open = self.state is ConnectionState.OPEN
+                self._reauthenticates = is_open and packet.reason is _R.CONTINUE_AUTHENTICATION
         self.state = following
         return self._fit(packet)
 
@@ -407,9 +411,9 @@ class Connection:
         """Return the bytes of a message; None if it is too long for this client (3.1.2-25).
 
         Raises:
-            InvariantBroken: it must not be sent now.
+            InvariantBroken: the client is not let in, or the variant is of the other version.
         """
-        if self.state is not ConnectionState.OPEN or variant.is_v5 is not (self.version is _V5):
+        if not self._is_accepted or variant.is_v5 is not (self.version is _V5):
             raise InvariantBroken(f"PUBLISH cannot be sent: the connection {self.state.value}")
         more = b""
         for each in subscription_identifiers:

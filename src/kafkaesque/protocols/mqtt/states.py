@@ -20,7 +20,9 @@ class ConnectionState(Enum):
     CONNECTS = "is to send CONNACK"
     AWAITS_AUTH = "awaits AUTH"
     OPEN = "is open"
-    #: The peer was wrong, and has not been told.
+    #: The client has said that it closes. What is still answered may or may not be read.
+    DISCONNECTED = "was ended by the client"
+    #: The peer was wrong, and has not been told. What it asked for before that is still answered.
     FAILED = "has failed"
     CLOSED = "is closed"
 
@@ -55,17 +57,23 @@ _FROM_BROKERS: Final = (
 RECEIVED: Final[Transitions] = {
     (_C.AWAITS_CONNECT, _P.CONNECT): _C.CONNECTS,
     (_C.AWAITS_AUTH, _P.AUTH): _C.CONNECTS,
-    (_C.AWAITS_AUTH, _P.DISCONNECT): _C.CLOSED,
+    (_C.AWAITS_AUTH, _P.DISCONNECT): _C.DISCONNECTED,
     **{(_C.OPEN, each): _C.OPEN for each in _FROM_CLIENTS},
-    (_C.OPEN, _P.DISCONNECT): _C.CLOSED,
+    (_C.OPEN, _P.DISCONNECT): _C.DISCONNECTED,
 }
 
 #: What we may send, and what follows; a CONNACK that refuses closes.
 SENT: Final[Transitions] = {
     (_C.CONNECTS, _P.CONNACK): _C.OPEN,
     (_C.CONNECTS, _P.AUTH): _C.AWAITS_AUTH,
-    **{(_C.OPEN, each): _C.OPEN for each in _FROM_BROKERS},
+    **{
+        (state, each): state
+        for state in (_C.OPEN, _C.DISCONNECTED, _C.FAILED)
+        for each in _FROM_BROKERS
+    },
 }
 
+#: Nothing is read ever again.
+ENDED: Final = frozenset((_C.DISCONNECTED, _C.FAILED, _C.CLOSED))
 #: It is our turn, or nobody's: nothing is read.
-PAUSED: Final = frozenset((_C.CONNECTS, _C.FAILED, _C.CLOSED))
+PAUSED: Final = ENDED | {_C.CONNECTS}
