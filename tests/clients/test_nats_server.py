@@ -1,4 +1,4 @@
-"""The table of NATS' clauses, and random sessions, are run against nats-server: it answers as we do.
+"""NATS' clauses, and random sessions, are run against nats-server: it answers as we do.
 
 What it says is compared byte by byte, but for the INFO that comes first.
 """

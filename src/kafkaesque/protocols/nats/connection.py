@@ -83,6 +83,7 @@ class Connection:
         "_buffer",
         "_heard_ms",
         "_limits",
+        "_offered",
         "_payload",
         "_pinged_ms",
         "_pings_out",
@@ -95,7 +96,7 @@ class Connection:
         self._limits: Final = limits or Limits()
         self.state = ConnectionState.AWAITS_CONNECT if needs_login else ConnectionState.OPEN
         #: As for a client that has not said anything.
-        self.options = ConnectOptions()
+        self.options = self._offered = ConnectOptions()
         #: What has come and is not consumed, and how much of it is known to hold no line's end.
         self._buffer = bytearray()
         self._searched = 0
@@ -185,7 +186,7 @@ class Connection:
         if len(words) == 2:
             take(self, words[1], events)
             return
-        elif len(line) == len(verb) and verb in _NEEDS_BLANK:
+        if len(line) == len(verb) and verb in _NEEDS_BLANK:
             raise _unknown(line)
         take(self, b"", events)
 
@@ -206,7 +207,7 @@ class Connection:
         buffer, end = self._buffer, at + size
         ending = buffer[end : end + _EOL_BYTES]
         if not b"\r\n".startswith(ending):
-            raise _unknown(bytes(ending))
+            raise NatsError(ErrorText.UNKNOWN_OPERATION, "a payload is longer than its size")
         if len(ending) < _EOL_BYTES:
             return None
         self._payload = None
@@ -243,9 +244,7 @@ class Connection:
         elif len(words) == 4:
             subject, reply, header_size, size = words
         else:
-            raise silent(
-                f"HPUB takes a subject, maybe a reply, two sizes, not {len(words)} words"
-            )
+            raise silent(f"HPUB takes a subject, maybe a reply, two sizes, not {len(words)} words")
         header_bytes, total = _read_number(header_size), _read_number(size)
         if header_bytes > total:
             raise silent(f"headers of {header_bytes} bytes in a message of {total}")
@@ -284,10 +283,10 @@ class Connection:
             options = _decoder.decode(rest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise silent(f"CONNECT holds no options: {error}") from None
-        self.options = options
         if options.no_responders and not options.headers:
             what = "CONNECT asks for no_responders without headers"
             raise NatsError(ErrorText.NO_RESPONDERS_NEED_HEADERS, what)
+        self._offered = options
         self.state = ConnectionState.CONNECTS
         events.append(Connected(options=options))
 
@@ -337,11 +336,14 @@ class Connection:
     def accept(self) -> None:
         """Let the client in that has sent CONNECT; then call `receive`.
 
+        From now on its options hold: what came before is answered by those before.
+
         Raises:
             InvariantBroken: none has.
         """
         if self.state is not ConnectionState.CONNECTS:
             raise InvariantBroken(f"nobody is to be accepted: the connection {self.state.value}")
+        self.options = self._offered
         self.state = ConnectionState.OPEN
 
     def fail(self, error: NatsError) -> bytes:
