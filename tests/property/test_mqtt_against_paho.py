@@ -11,7 +11,7 @@ import paho.mqtt.client as paho
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -47,7 +47,7 @@ class Client(paho.Client):
 
     def __init__(self, version: Version, **options: Any) -> None:
         super().__init__(
-            CallbackAPIVersion.VERSION2, client_id="c", protocol=paho.MQTTProtocolVersion(version)
+            CallbackAPIVersion.VERSION2, client_id="c", protocol=MQTTProtocolVersion(version)
         )
         self.ours, self.theirs = socket.socketpair()
         self.received: list[paho.MQTTMessage] = []

@@ -45,9 +45,9 @@ def test_a_client_that_sends_no_connect_is_hung_up_on() -> None:
     assert broker.connection.deadline_ms == LIMITS.connect_ms_max
     broker.receive(b"\x10")
     assert broker.tick(LIMITS.connect_ms_max - 1) == b""
-    assert broker.error is None
+    assert not broker.is_closed
     assert broker.tick(LIMITS.connect_ms_max) == b""
-    assert broker.error is not None
+    assert broker.is_closed
 
 
 @pytest.mark.parametrize("version", list(Version))
@@ -67,6 +67,20 @@ def test_a_silent_client_is_hung_up_on_after_one_and_a_half_keep_alives(version:
     assert broker.error.reason is ReasonCode.KEEP_ALIVE_TIMEOUT
     assert broker.connection.deadline_ms is None
     assert broker.receive(b"\xc0\x00") == b""
+
+
+def test_a_client_that_is_not_read_is_not_called_silent() -> None:
+    broker = Broker(acknowledges=False)
+    packet = p.Connect(client_id="c", keep_alive_s=10, version=V3)
+    broker.receive(write_packet(packet, V3), now_ms=0)
+    broker.receive(b"".join(publish(number, 1, V3) for number in (1, 2, 3)), now_ms=1_000)
+    assert broker.connection.deadline_ms is None
+    assert broker.tick(100_000) == b""
+    broker.connection.send(p.Puback(packet_id=1))
+    broker.receive(b"", now_ms=100_000)
+    assert broker.connection.deadline_ms == 115_000
+    broker.connection.excuse(200_000)
+    assert broker.connection.deadline_ms == 215_000
 
 
 def test_without_keep_alive_a_client_may_be_silent_for_ever() -> None:
@@ -98,7 +112,7 @@ def test_a_log_in_by_steps_has_its_time() -> None:
 def test_more_messages_than_agreed_upon_end_the_connection() -> None:
     broker = opened(V5, acknowledges=False)
     broker.receive(publish(1, 1, V5) + publish(2, 2, V5))
-    assert broker.error is None
+    assert not broker.is_closed
     answer = read(broker.receive(publish(3, 1, V5)))
     assert isinstance(answer, p.Disconnect)
     assert answer.reason is ReasonCode.RECEIVE_MAXIMUM_EXCEEDED
@@ -107,9 +121,9 @@ def test_more_messages_than_agreed_upon_end_the_connection() -> None:
 def test_a_repeat_counts_once() -> None:
     broker = opened(V5)
     broker.receive(publish(1, 2, V5) + publish(2, 2, V5) * 5)
-    assert broker.error is None
+    assert not broker.is_closed
     broker.receive(publish(3, 2, V5))
-    assert broker.error is not None
+    assert broker.is_closed
 
 
 @pytest.mark.parametrize(
@@ -155,7 +169,7 @@ def test_a_client_of_3_1_1_that_never_releases_is_hung_up_on() -> None:
     broker = opened(V3)
     for number in range(1, LIMITS.in_flight_max + 1):
         broker.receive(publish(number, 2, V3))
-    assert broker.error is None
+    assert not broker.is_closed
     assert broker.receive(publish(99, 2, V3)) == b""
     assert broker.error is not None
     assert broker.error.reason is ReasonCode.RECEIVE_MAXIMUM_EXCEEDED

@@ -121,6 +121,7 @@ class Connection:
         "_received_ms",
         "_requests",
         "_topic_alias_maximum_out",
+        "_was_paused",
         "state",
     )
 
@@ -137,6 +138,8 @@ class Connection:
         #: Packet ids of messages that count for the client's send quota (section 4.9).
         self._in_flight: set[int] = set()
         self._requests = 0
+        #: Whether nothing could be read when something came last.
+        self._was_paused = False
         #: Whether a CONNACK has let the client in.
         self._is_accepted = False
         self._reauthenticates = False
@@ -177,6 +180,8 @@ class Connection:
             return events
         if data:
             self._frames.feed(data)
+        if self._was_paused:
+            self.excuse(now_ms)
         try:
             if self._connect is None:
                 self._check_first(self._frames.first)
@@ -192,6 +197,7 @@ class Connection:
         except MqttError as error:
             self.state = ConnectionState.FAILED
             events.append(ConnectionFailed(error=error))
+        self._was_paused = self.is_paused
         return events
 
     @property
@@ -202,7 +208,7 @@ class Connection:
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has to be called if nothing comes; None: never."""
-        if self.state in PAUSED or not self._keep_alive_ms:
+        if self.is_paused or not self._keep_alive_ms:
             return None
         return self._received_ms + self._keep_alive_ms
 
@@ -214,6 +220,10 @@ class Connection:
         self.state = ConnectionState.FAILED
         error = MqttError(_R.KEEP_ALIVE_TIMEOUT, "the client has been silent for too long")
         return [ConnectionFailed(error=error)]
+
+    def excuse(self, now_ms: int) -> None:
+        """The client could not be heard until now: nothing was read from it."""
+        self._received_ms = now_ms
 
     def _check_first(self, first: int | None) -> None:
         """Look at nothing but a CONNECT (3.1.0-1): who sends something else may not speak MQTT."""

@@ -331,6 +331,11 @@ class Connection:
         self.state = ConnectionState.CLOSED
         return [ConnectionFailed(error=error)]
 
+    def excuse(self, now_ms: int) -> None:
+        """The client could not be heard until now: nothing was read from it."""
+        self._heard_ms = now_ms
+        self._pings_out = 0
+
     # -- the caller's turn
 
     def accept(self) -> None:
