@@ -64,7 +64,6 @@ class Broker:
             self._answer(event)
         return b"".join(self.sent[before:])
 
-    @property
     def is_closed(self) -> bool:
         return self.error is not None or any(isinstance(each, p.Disconnect) for each in self.events)
 
