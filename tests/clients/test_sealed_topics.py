@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.clients.kafka_helpers import Sent, TopicMaker, consume, consume_all, produce, unique
@@ -355,3 +355,81 @@ def test_old_batches_get_a_new_key_by_a_copy_of_the_topic(cluster: SealingCluste
     listed = run("key", "list")
     assert (old in listed, new in listed) == (False, True)
     assert files_with(cluster, HIDDEN) == []
+
+
+WITHIN = {"internal.topics.encryption": "aes256-gcm", "audit.events": "change"}
+
+
+def produce_in_transaction(servers: str, topic: str, transactional_id: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": transactional_id})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"in a transaction")
+    producer.commit_transaction(DEADLINE_S)
+
+
+def test_topics_of_the_brokers_are_sealed(tmp_path: Path) -> None:
+    cluster = SealingCluster(3, directory=tmp_path, options=WITHIN)
+    group, transactional_id = "a-group-that-nobody-reads", "an-id-that-nobody-reads"
+    with cluster:
+        servers = cluster.bootstrap_servers
+        topic = TopicMaker(servers)(partitions=1)
+        produce_in_transaction(servers, topic, transactional_id)
+
+        def committed() -> int:
+            consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+            try:
+                (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+                return int(found.offset)
+            finally:
+                consumer.close()
+
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+        consumer.close()
+        assert committed() == 1
+        rotate_brokers(cluster)
+        assert committed() == 1
+        produce_in_transaction(servers, topic, transactional_id)
+        assert run_key(cluster, "rotate", "__consumer_offsets").startswith("0 ")
+        refused = run_key(cluster, "shred", "__consumer_offsets", "1", "--yes")
+        assert "__consumer_offsets is an internal topic" in refused
+        for secret in (group, transactional_id, '"operation":"create"'):
+            assert files_with(cluster, secret.encode()) == [], secret
+        eventually(lambda: files_of_audit(cluster) != [], "the audit log")
+        for broker in cluster.brokers:
+            broker.stop()
+        check_offline(files_of_audit(cluster)[0].parent.parent)
+
+
+def check_offline(data: Path) -> None:
+    """Verify the audit log of a stopped broker, which only its keeper's file opens."""
+    audit = [sys.executable, "-m", "kafkaesque.cli.app", "audit", "verify", str(data)]
+
+    def verify(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*audit, *words], capture_output=True, text=True, check=False)
+
+    assert "the audit log is sealed" in verify().stderr
+    opened = verify("--keeper-file", str(data.parent / "keeper.keys"))
+    assert "nothing was altered or removed" in opened.stdout, opened.stderr
+
+
+def files_of_audit(cluster: SealingCluster) -> list[Path]:
+    found = [
+        path
+        for broker in cluster.brokers
+        for path in sorted((broker.log_path.parent / "data").glob("__audit-0/*.log"))
+    ]
+    return [path for path in found if path.stat().st_size]
+
+
+def test_a_broker_that_would_seal_without_a_keeper_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(
+        f'[broker]\nid = 1\ndata = "{tmp_path}/data"\n'
+        '[options]\n"internal.topics.encryption" = "aes256-gcm"\n'
+    )
+    command = [sys.executable, "-m", "kafkaesque.server", "--config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert done.returncode != 0
+    assert "internal.topics.encryption needs key.keeper.file" in done.stderr
