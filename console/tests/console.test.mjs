@@ -175,23 +175,6 @@ test('a queue is made, purged and deleted, each with its command', async () => {
   await eyes.close();
 });
 
-test('dead letters are moved back, and looking takes nothing', async () => {
-  const eyes = await Eyes.open(browser);
-  await eyes.go(cluster.url('/#/queues/letters'), 'attempts in mails');
-  await eyes.click('button::-p-text(Redrive…)');
-  await eyes.page.locator('dialog input').fill('mails');
-  await eyes.see('kafkaesque queue redrive letters --to mails');
-  await eyes.click('dialog button::-p-text(Try (dry run))');
-  await eyes.see('1 messages of queue letters would be moved to mails');
-  await eyes.click('dialog button.main');
-  await eyes.see('No messages here');
-  const { items } = await (await fetch(cluster.url('/api/v1/queues?q=mails'))).json();
-  assert.equal(items[0].ready + items[0].moving, 3);
-  assert.equal(items[0].in_flight, 0);
-  assert.deepEqual(eyes.complaints, []);
-  await eyes.close();
-});
-
 test('with nothing but the keyboard everything is found', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url(), 'brokers up');
@@ -229,6 +212,23 @@ test('on a phone nothing is wider than the screen', async () => {
     assert.ok(overflow <= 0, `#/${page} is ${overflow} px too wide`);
   }
   assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.close();
+});
+
+test('dead letters are moved back, and looking takes nothing', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/queues/letters'), 'attempts in mails');
+  await eyes.click('button::-p-text(Redrive…)');
+  await eyes.page.locator('dialog input').fill('mails');
+  await eyes.see('kafkaesque queue redrive letters --to mails');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('1 messages of queue letters would be moved to mails');
+  await eyes.click('dialog button.main');
+  await eyes.see('No messages here');
+  const { items } = await (await fetch(cluster.url('/api/v1/queues?q=mails'))).json();
+  assert.equal(items[0].ready + items[0].moving, 3);
+  assert.equal(items[0].in_flight, 0);
+  assert.deepEqual(eyes.complaints, []);
   await eyes.close();
 });
 
