@@ -595,6 +595,7 @@ class BrokerParts:
                 clock=self.env.clock,
                 metadata=self.metadata,
                 calls=self.queue_calls,
+                hosts=self.queue_hosts,
             ),
             access=self._make_access(),
             keys=self.topic_keys,

@@ -348,7 +348,7 @@ class LocalCluster:
             raise wrong_usage(
                 f"other machines reach {self._host}, and everybody who does could read, write and "
                 "delete everything",
-                "--secure; or --allow-open-listeners, if it is meant",
+                "--secure; or --allow-open-listeners, if you want that",
             )
 
     def _join(self, before: ClusterFile | None) -> Sequence[int]:

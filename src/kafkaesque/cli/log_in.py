@@ -81,7 +81,7 @@ def _read_config(path: Path) -> LogIn:
         key, equals, value = line.partition("=")
         key = key.strip()
         if not equals or key not in _KEYS:
-            raise wrong_file(f"{path}: {key!r} is none of {', '.join(_KEYS)}")
+            raise wrong_file(f"{path}: {key!r} is not one of {', '.join(_KEYS)}")
         values[key] = value.strip()
     missing = [each for each in ("sasl.username", "sasl.password") if not values.get(each)]
     if missing:

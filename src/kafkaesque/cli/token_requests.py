@@ -44,7 +44,7 @@ _PASSWORD: Final = re.compile(r'\bpassword="([^"]+)"')
 #: What helps with a refusal, where something does.
 _HINTS: Final = {
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
-        "tokens are only for those who have logged in, and not by a token",
+        "only a user who has logged in, and not by a token, can have tokens",
         "set KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE",
     ),
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (

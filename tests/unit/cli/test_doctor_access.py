@@ -184,7 +184,7 @@ def test_rules_that_name_nobody() -> None:
 def test_what_was_not_looked_at_is_no_good_news(capsys: pytest.CaptureFixture[str]) -> None:
     doctor._show(facts(), [])
     assert capsys.readouterr().out.endswith(": nothing is wrong\n")
-    unseen = ["the controllers: no rule allows this with the cluster"]
+    unseen = ["the controllers: no rule allows describe on the cluster"]
     doctor._show(replace(facts(), unseen=unseen), [])
     said = capsys.readouterr().out
     assert said.endswith(": nothing is wrong in what was looked at\n")

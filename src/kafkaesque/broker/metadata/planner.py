@@ -478,7 +478,7 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
 def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs) -> Plan:
     topic = _named_topic(state, command)
     if topic.name == AUDIT_TOPIC:
-        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log: nobody can delete it")
+        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     key_name = topic_key_name(topic.topic_id)
     keys = [

@@ -97,7 +97,7 @@ def _password(path: Path | None) -> "Secret":
     if path is not None:
         return read_password(path)
     if not is_typed():
-        raise wrong_usage("nobody can be asked for the password", "--password-file FILE")
+        raise wrong_usage("there is no terminal to ask for the password", "--password-file FILE")
     return Secret.of(typer.prompt("password", hide_input=True, err=True))
 
 

@@ -415,7 +415,7 @@ def _secure_suggestions(files: SecureFiles, cluster: LocalCluster) -> list[str]:
         ]
     lines += [
         "",
-        f"  . {_shown(clients / f'{ADMIN}.env')}   be {ADMIN}: who may do what",
+        f"  . {_shown(clients / f'{ADMIN}.env')}   log in as {ADMIN}, to manage users and rules",
         f"  {name} user create mia --password-file mia.password",
         f"  {name} rule create User:mia -o read --topic {APP_PREFIX} --prefix",
     ]

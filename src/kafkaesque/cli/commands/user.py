@@ -44,7 +44,7 @@ PasswordFileOption = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="Has the password. If there is no such file, a password is drawn and written to it.",
+        help="File with the password. If it does not exist, it is made, with a new password.",
         show_default=False,
     ),
 ]
@@ -166,7 +166,7 @@ def alter(
         typer.Option(
             "--password-file",
             metavar="FILE",
-            help="Has the new password. If there is no such file, one is drawn and written to it.",
+            help="File with the new password. If it does not exist, it is made, with a new one.",
         ),
     ] = None,
     expires: ExpiresOption = None,
@@ -190,7 +190,7 @@ def alter(
     limits = _limits(expires, network)
     if not limits and password_file is None:
         raise wrong_usage(
-            "nothing is to be changed", "--password-file FILE, --expires TIME, --network ADDRESS"
+            "nothing to change", "--password-file FILE, --expires TIME, --network ADDRESS"
         )
     where = ""
     if password_file is not None:
@@ -366,7 +366,7 @@ def logout(
 ) -> None:
     """End all sessions of a person, at all brokers: in the console and on command lines.
 
-    Whoever knows the password can begin another one: `user disable` keeps them out.
+    The person can log in again with the password; `user disable` prevents that.
 
     \b
     Example:
@@ -386,7 +386,7 @@ def add_factor(
 ) -> None:
     """Give a person a second factor, and ten recovery codes: they are shown once.
 
-    From then on the password alone lets nobody in: people log in by `kafkaesque login` or in the
+    From then on the password alone is not enough: people log in by `kafkaesque login` or in the
     console, with a code. Connections and sessions by the password alone are closed.
 
     \b

@@ -78,7 +78,7 @@ def _listeners(facts: Facts) -> Iterator[Finding]:
             check="listener-plaintext",
             severity=Severity.WARNING,
             what=f"other machines reach the listener {name} in the clear: {named(places)}",
-            cause="whoever listens in on the network reads all messages",
+            cause="anyone who can listen in on the network can read all messages",
             command="tls = true for it, in the brokers' files"
             if name != "peers"
             else 'peers = "accept", then "dial", then "on" in [tls] of the brokers\' files',
@@ -99,8 +99,8 @@ def _stale_rules(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             check="rules-stale",
             severity=Severity.CRITICAL,
-            what=f"brokers decide by rules of a while ago: {named(behind)}",
-            cause="they do not hear of changes: somebody who was shut out may still get in there",
+            what=f"brokers use outdated rules: {named(behind)}",
+            cause="changes do not reach them: a user who was disabled may still get in there",
             command="kafkaesque cluster controllers    (whether they follow), and check the peer "
             "ports between their machines",
             names=[str(node) for node in behind],
@@ -205,9 +205,9 @@ def _rules(access: AccessFacts, *, takes_others: bool) -> Iterator[Finding]:
         yield Finding(
             check="rule-names-nobody",
             severity=Severity.WARNING,
-            what=f"rules are for users that do not exist, or roles that nobody has: "
+            what=f"rules are for users that do not exist, or for roles that no user has: "
             f"{named(nobody)}",
-            cause="the user was deleted, or its name is mistyped: whoever is made with that name "
+            cause="the user was deleted, or its name is mistyped: a user created with that name "
             "gets these rights",
             command=f"kafkaesque rule delete --principal {nobody[0]}",
             names=nobody,

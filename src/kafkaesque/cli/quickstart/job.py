@@ -335,7 +335,7 @@ class Job:
         self._show.event(
             "clients without a log-in are turned away, and this user from others' topics"
             if self._result.is_closed
-            else "somebody got in who should not have"
+            else "a client got in that should not have"
         )
 
     def _run_pipeline(self, pipeline: DelaysPipeline, flights: Flights) -> None:
