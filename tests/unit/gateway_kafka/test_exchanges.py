@@ -12,8 +12,17 @@ from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.requests.exchange_commands import DeclareExchange
 from kafkaesque.gateway.kafka.queues import Action
+from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.model.records import Record, decode_batch
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.alter_binding_request import AlterBindingRequest
+from kafkaesque.protocols.kafka.messages.alter_exchange_request import AlterExchangeRequest
+from kafkaesque.protocols.kafka.messages.alter_vhost_request import AlterVhostRequest
+from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
+from kafkaesque.protocols.kafka.messages.describe_exchanges_request import DescribeExchangesRequest
+from kafkaesque.protocols.kafka.messages.publish_messages_request import PublishMessagesRequest
+from kafkaesque.protocols.kafka.messages.put_messages_request import PutMessagesRequest
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
 from kafkaesque.routing.exchanges.records import Arguments, Destination
 from kafkaesque.routing.message import RoutedMessage
@@ -126,7 +135,8 @@ def test_a_confirmed_message_is_in_every_queue_that_it_was_routed_to(
 def test_order_holds_over_many_turns_and_batches(cluster: LiveCluster, name: str) -> None:
     create(cluster, name)
     door = cluster.nodes[1].broker.doors.exchanges
-    count, answers = 2_000, []
+    count = 2_000
+    answers: list[Any] = []
     for number in range(count):
         message = Publication(RoutedMessage(key=name), NewMessage(b"%d" % number))
         door.publish(VHOST, "", [message], TIMEOUT_MS, answers.append)
@@ -193,7 +203,7 @@ def test_what_does_not_exist_is_refused_by_name(cluster: LiveCluster, name: str)
     # Of another broker's controller, the refusal arrives with its type.
     for node in (1, 2, 3):
         door = cluster.nodes[node].broker.doors.exchanges
-        gone = (f"{name}-none", Destination(name), "", {})
+        gone: Any = (f"{name}-none", Destination(name), "", {})
         answer = done(cluster, lambda told: door.bind(VHOST, gone, None, TIMEOUT_MS, told))  # noqa: B023
         assert isinstance(answer, NoSuchExchange)
     assert not cluster.nodes[1].broker.doors.exchanges.exists(VHOST, f"{name}-none")
@@ -276,9 +286,128 @@ def test_dead_letters_without_a_way_are_parked(cluster: LiveCluster, name: str) 
 
 
 def _put(cluster: LiveCluster, queue: str, records: Sequence[Record]) -> None:
-    from kafkaesque.model.batch_encoder import encode_batch
-    from kafkaesque.protocols.kafka.messages.put_messages_request import PutMessagesRequest
-
     numbered = [each._replace(offset=number) for number, each in enumerate(records)]
     request = PutMessagesRequest(VHOST, queue, TIMEOUT_MS, encode_batch(numbered))
     assert cluster.ask(request).error_code == 0
+
+
+# -- over the wire
+
+
+def test_exchanges_are_declared_bound_described_and_deleted(
+    cluster: LiveCluster, name: str
+) -> None:
+    create(cluster, name)
+    declaration = AlterExchangeRequest(
+        VHOST, name, 0, "headers", True, False, False, '{"alternate-exchange":"amq.fanout"}'
+    )
+    binding = AlterBindingRequest(VHOST, 0, name, 0, name, "", '{"x-match":"any","kind":"a"}')
+    for request in (declaration, declaration, binding, binding):
+        request.timeout_ms = TIMEOUT_MS
+        answer = cluster.ask(request, node=2)
+        assert answer.error_code == 0, answer
+    _until_bound(cluster, name, 1)
+    (shown,) = cluster.ask(DescribeExchangesRequest(VHOST, True)).vhosts
+    (found,) = [each for each in shown.exchanges if each.exchange == name]
+    assert (found.type, found.binding_count) == ("headers", 1)
+    assert json.loads(found.arguments) == {"alternate-exchange": "amq.fanout"}
+    (bound,) = [each for each in shown.bindings if each.source == name]
+    assert (bound.destination_type, bound.destination) == (0, name)
+    assert json.loads(bound.arguments) == {"x-match": "any", "kind": "a"}
+    records = [
+        Record(number, 0, None, kind.encode(), (("kind", kind.encode()),))
+        for number, kind in enumerate("ab")
+    ]
+    publish_request = PublishMessagesRequest(
+        VHOST, name, ["k", "k"], encode_batch(records), TIMEOUT_MS
+    )
+    answer = cluster.ask(publish_request, node=3)
+    assert [each.destination_count for each in answer.messages] == [1, 0], answer
+    assert taken_from(cluster, name) == [b"a"]
+    binding.action = declaration.action = 1
+    declaration.if_unused = True
+    assert cluster.ask(declaration).error_code == ErrorCode.EXCHANGE_IN_USE
+    for request in (binding, declaration, declaration):
+        assert cluster.ask(request).error_code == 0
+    _until_bound(cluster, name, None)
+    (missing,) = cluster.ask(publish_request).messages[:1]
+    assert missing.error_code == ErrorCode.UNKNOWN_EXCHANGE
+    assert name in missing.error_message
+
+
+def _until_bound(cluster: LiveCluster, name: str, count: int | None) -> None:
+    def is_so() -> bool:
+        doors = [each.broker.doors.exchanges for each in cluster.nodes.values()]
+        if count is None:
+            return not any(door.exists(VHOST, name) for door in doors)
+        return all(
+            door.exists(VHOST, name) and len(door.find(VHOST, name).bindings) == count
+            for door in doors
+        )
+
+    cluster.wait(is_so, "all know")
+
+
+def test_virtual_hosts_come_and_go_with_their_queues(cluster: LiveCluster, name: str) -> None:
+    assert cluster.ask(AlterVhostRequest(name, 0, TIMEOUT_MS)).error_code == 0
+    request = CreateQueueRequest(name, "mine", timeout_ms=TIMEOUT_MS)
+    assert cluster.ask(request).error_code == 0
+    door = cluster.nodes[1].broker.doors.exchanges
+    cluster.wait(lambda: door.has_vhost(name) and "mine" in door.vhost(name).queues, "it knows")
+    assert name in [each.vhost for each in cluster.ask(DescribeExchangesRequest(None)).vhosts]
+    assert publish(cluster, "", ("mine", b"v"), vhost=name) == [1]
+    assert cluster.ask(AlterVhostRequest(name, 1, TIMEOUT_MS)).error_code == 0
+    cluster.wait(lambda: not door.has_vhost(name), "it is gone")
+    assert name not in {each.vhost for each in _queue_names(cluster)}
+    gone = cluster.ask(DescribeExchangesRequest(name))
+    assert gone.error_code == ErrorCode.UNKNOWN_VHOST
+
+
+def _queue_names(cluster: LiveCluster) -> list[Any]:
+    return list(cluster.nodes[1].broker.doors.cluster.state.queues)
+
+
+@pytest.mark.parametrize(
+    ("request_made", "code"),
+    [
+        (AlterVhostRequest("", 0, 5_000), "INVALID_REQUEST"),
+        (AlterVhostRequest("x", 7, 5_000), "INVALID_REQUEST"),
+        (AlterVhostRequest("none", 1, 5_000), "UNKNOWN_VHOST"),
+        (AlterExchangeRequest("none", "x", 0, "topic", timeout_ms=5_000), "UNKNOWN_VHOST"),
+        (AlterExchangeRequest(VHOST, "x", 0, "none", timeout_ms=5_000), "INVALID_REQUEST"),
+        (AlterExchangeRequest(VHOST, "x", 9, "topic", timeout_ms=5_000), "INVALID_REQUEST"),
+        (AlterExchangeRequest(VHOST, "amq.x", 0, "topic", timeout_ms=5_000), "EXCHANGE_RESERVED"),
+        (
+            AlterExchangeRequest(VHOST, "amq.topic", 0, "direct", True, timeout_ms=5_000),
+            "EXCHANGE_ALREADY_EXISTS",
+        ),
+        (
+            AlterExchangeRequest(VHOST, "x", 0, "topic", arguments="[1]", timeout_ms=5_000),
+            "INVALID_REQUEST",
+        ),
+        (
+            AlterExchangeRequest(VHOST, "x", 0, "topic", arguments="{" * 9_000, timeout_ms=5_000),
+            "INVALID_REQUEST",
+        ),
+        (AlterBindingRequest(VHOST, 0, "none", 0, "q", timeout_ms=5_000), "UNKNOWN_EXCHANGE"),
+        (AlterBindingRequest(VHOST, 0, "amq.topic", 0, "no", timeout_ms=5_000), "UNKNOWN_QUEUE"),
+        (
+            AlterBindingRequest(VHOST, 0, "amq.topic", 2, "no", timeout_ms=5_000),
+            "UNKNOWN_TOPIC_OR_PARTITION",
+        ),
+        (AlterBindingRequest(VHOST, 0, "amq.topic", 5, "no", timeout_ms=5_000), "INVALID_REQUEST"),
+        (PublishMessagesRequest(VHOST, "", ["k"], None), "INVALID_REQUEST"),
+        (
+            PublishMessagesRequest(
+                VHOST, "", [], encode_batch([Record(0, 0, None, b"x", ())]), 5_000
+            ),
+            "INVALID_REQUEST",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_wire(
+    cluster: LiveCluster, request_made: Any, code: str
+) -> None:
+    answer = cluster.ask(request_made)
+    assert ErrorCode(answer.error_code).name == code, answer
+    assert answer.error_message
