@@ -45,6 +45,7 @@ from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
+from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
@@ -364,13 +365,15 @@ class BrokerParts:
             replication_factor=int(option("audit.topic.replication.factor")),
             retention_ms=int(option("audit.retention.ms")),
             retention_bytes=int(option("audit.retention.bytes")),
+            encryption=str(option(INTERNAL_ENCRYPTION)),
             report=self.reports.error,
         )
 
     def _make_queues(self) -> None:
+        clock = self.env.clock
         self.queue_hosts = QueueHosts(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             disk=self.env.disk,
             metadata=self.metadata,
             peers=self.peers,
@@ -381,25 +384,23 @@ class BrokerParts:
         )
         self.queue_calls = QueueCalls(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             caller=self.caller,
             metadata=self.metadata,
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
         mover = Mover(
-            clock=self.env.clock,
-            metadata=self.metadata,
-            calls=self.queue_calls,
-            forwarder=self.forwarder,
+            clock=clock, metadata=self.metadata, calls=self.queue_calls, forwarder=self.forwarder
         )
         self.queue_hosts.on_move = mover.move
         self.queues = Queues(
             node=self.node,
             incarnation=self.incarnation,
-            clock=self.env.clock,
+            clock=clock,
             metadata=self.metadata,
             calls=self.queue_calls,
+            hosts=self.queue_hosts,
         )
 
     def _make_upkeep(self) -> None:
