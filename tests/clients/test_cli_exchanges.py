@@ -84,6 +84,13 @@ def test_virtual_hosts(cli: Cli) -> None:
     assert "not found" in cli("exchange", "list", "--vhost", name, code=1).errors
 
 
+def test_rules_for_exchanges_and_virtual_hosts_show_what_they_are_for(cli: Cli) -> None:
+    rule = ("rule", "create", "User:app", "-o", "write", "--dry-run")
+    assert "amq.topic" in cli(*rule, "--exchange", "amq.", "--prefix").output
+    assert "is for" not in cli(*rule, "--exchange", "no-such").output
+    assert "/" in cli(*rule, "--vhost", "/").output
+
+
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
