@@ -22,6 +22,8 @@ QUEUES_MAX: Final = 100_000
 #: A target that begins so is a topic: no queue has such a name.
 _TOPIC_MARK: Final = "\0topic/"
 SOURCE_TOPIC: Final = "source.topic"
+#: How a client of AMQP has declared the queue.
+DECLARATION: Final = "amqp.declaration"
 SOURCE_START: Final = "source.start"
 #: What a cursor cannot have: its messages are admitted by the topic.
 _NOT_OF_CURSORS: Final = (
@@ -238,6 +240,12 @@ QUEUE_OPTIONS: Final = OptionTable(
             most=1_000_000,
         ),
         *_OF_SQS,
+        Option(
+            name=DECLARATION,
+            type=_STRING,
+            default="",
+            doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
+        ),
     ],
 )
 
