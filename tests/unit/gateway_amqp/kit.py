@@ -127,6 +127,17 @@ class AmqpClient:
             frames.append(write_frame(BODY, channel, body))
         self.write(b"".join(frames))
 
+    def send_content(self, method: m.Method, body: bytes, channel: int = 1) -> None:
+        """Send a message in frames of the agreed size."""
+        size = self.tune.frame_max - 8
+        head = struct.pack(">HHQ", 60, 0, len(body)) + b"\0\0"
+        frames = [write_frame(METHOD, channel, write_method(method))]
+        frames.append(write_frame(HEADER, channel, head))
+        frames += [
+            write_frame(BODY, channel, body[at : at + size]) for at in range(0, len(body), size)
+        ]
+        self.write(b"".join(frames))
+
     # -- receiving
 
     def _take(self) -> None:
@@ -165,12 +176,16 @@ class AmqpClient:
             del self._partial[channel]
             self._waiting.append((channel, Message(method, read_properties(head[8:]), body)))
 
-    def next(self, channel: int = 1) -> m.Method | Message:
-        """Return what comes next on a channel."""
+    def next(self, channel: int = 1, *, with_messages: bool = True) -> m.Method | Message:
+        """Return what comes next on a channel; without messages, those wait for the next call."""
 
         def found() -> int | None:
             self._take()
-            numbers = (at for at, each in enumerate(self._waiting) if each[0] in (channel, 0))
+            numbers = (
+                at
+                for at, (number, each) in enumerate(self._waiting)
+                if number in (channel, 0) and (with_messages or not isinstance(each, Message))
+            )
             return next(numbers, None)
 
         self.ground.loop.run_until(
@@ -189,7 +204,9 @@ class AmqpClient:
     def call(self, method: m.Method, kind: type[MethodT], channel: int = 1) -> MethodT:
         """Send a method, and return its answer."""
         self.send(channel, method)
-        return self.expect(kind, channel)
+        found = self.next(channel, with_messages=False)
+        assert isinstance(found, kind), found
+        return found
 
     def message(self, kind: type[MethodT], channel: int = 1) -> tuple[MethodT, Properties, bytes]:
         """Return the next message, which has to come with a method of a kind."""

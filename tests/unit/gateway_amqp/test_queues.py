@@ -138,7 +138,9 @@ def test_an_exclusive_queue_is_its_connections_own(ground: Ground, client: AmqpC
     ):
         other.send(1, method)
         other.fails_channel(405, "cannot obtain exclusive access to locked queue 'mine'")
+    other.call(m.ConfirmSelect(), m.ConfirmSelectOk)
     other.publish(b"x", "mine")
+    other.expect(m.BasicAck)
     assert client.get("mine")[2] == b"x"
     client.client.link.abort()
     ground.wait(2_000)

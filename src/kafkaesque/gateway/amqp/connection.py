@@ -50,12 +50,12 @@ class AmqpConnection(ClientConnection):
 
     __slots__ = (
         "_blocked",
+        "_has_written",
         "_is_receiving",
         "_is_set_up",
         "_opening",
         "_received_at_ms",
         "_received_bytes",
-        "_sent_bytes",
         "_stranger_bytes",
         "channels",
         "codec",
@@ -87,7 +87,9 @@ class AmqpConnection(ClientConnection):
         self._is_receiving = False
         self._is_set_up = False
         self._stranger_bytes = 0
-        self._received_bytes = self._sent_bytes = 0
+        #: Since the last beat.
+        self._has_written = False
+        self._received_bytes = 0
         self._received_at_ms = 0
 
     # -- from the network
@@ -179,6 +181,7 @@ class AmqpConnection(ClientConnection):
     def write(self, data: bytes) -> None:
         """Send bytes of the codec."""
         if self.connection is not None and data:
+            self._has_written = True
             self.connection.write((data,))
 
     def send(self, channel: int, method: Method) -> None:
@@ -269,16 +272,16 @@ class AmqpConnection(ClientConnection):
         if connection is None:
             return
         now_ms, period_ms = self.shared.clock.now_ms(), 1000 * self.codec.heartbeat_s
-        received, sent = connection.received_bytes(), connection.sent_bytes()
+        received = connection.received_bytes()
         if received != self._received_bytes or self._is_paused:
             # Nothing can come while nothing is read.
             self._received_bytes, self._received_at_ms = received, now_ms
         if now_ms - self._received_at_ms > HEARTBEATS_MISSED * period_ms:
             self.refuse(f"it has sent nothing for {HEARTBEATS_MISSED} heartbeats")
             return
-        if sent == self._sent_bytes and not connection.unsent_bytes() and not self.is_over:
+        if not self._has_written and not self.is_over:
             self.write(HEARTBEAT_FRAME)
-        self._sent_bytes = connection.sent_bytes()
+        self._has_written = False
         self.shared.clock.call_later(period_ms // 2, self._beat)
 
     # -- ending

@@ -199,7 +199,9 @@ class Consuming:
             channel.begin()
             request = q.TakeMessages(log_id=queue.topic_id, bytes_max=_BYTES, lock_ms=GET_LOCK_MS)
             ask = channel.connection.desk.doors.queues.ask
-            ask(request, q.TakenMessages, TIMEOUT_MS, partial(self._on_got, queue, method))
+            on_got = partial(self._on_got, queue, method)
+            # What the channel has published before is to be had.
+            channel.when_published(lambda: ask(request, q.TakenMessages, TIMEOUT_MS, on_got))
 
         self._with_queue(name, method, take)
 

@@ -180,7 +180,12 @@ class Queues:
 
         ask = channel.connection.desk.doors.queues.ask
         request = q.AskQueue(log_id=queue.topic_id)
-        self._ask(lambda: ask(request, q.QueueCounts, COUNT_TIMEOUT_MS, on_counted))
+        # What the channel has published before counts.
+        self._ask(
+            lambda: channel.when_published(
+                lambda: ask(request, q.QueueCounts, COUNT_TIMEOUT_MS, on_counted)
+            )
+        )
 
     # -- purge and delete
 
