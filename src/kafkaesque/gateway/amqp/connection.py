@@ -54,8 +54,6 @@ class AmqpConnection(ClientConnection):
         "_is_receiving",
         "_is_set_up",
         "_opening",
-        "_received_at_ms",
-        "_received_bytes",
         "_stranger_bytes",
         "channels",
         "codec",
@@ -89,8 +87,6 @@ class AmqpConnection(ClientConnection):
         self._stranger_bytes = 0
         #: Since the last beat.
         self._has_written = False
-        self._received_bytes = 0
-        self._received_at_ms = 0
 
     # -- from the network
 
@@ -263,7 +259,6 @@ class AmqpConnection(ClientConnection):
 
     def begin_heartbeats(self) -> None:
         """Send them, and expect them, if the client wants any."""
-        self._received_at_ms = self.shared.clock.now_ms()
         if self.codec.heartbeat_s:
             self._beat()
 
@@ -272,11 +267,10 @@ class AmqpConnection(ClientConnection):
         if connection is None:
             return
         now_ms, period_ms = self.shared.clock.now_ms(), 1000 * self.codec.heartbeat_s
-        received = connection.received_bytes()
-        if received != self._received_bytes or self._is_paused:
+        if self._is_paused:
             # Nothing can come while nothing is read.
-            self._received_bytes, self._received_at_ms = received, now_ms
-        if now_ms - self._received_at_ms > HEARTBEATS_MISSED * period_ms:
+            self.note_activity()
+        if now_ms - self.active_ms > HEARTBEATS_MISSED * period_ms:
             self.refuse(f"it has sent nothing for {HEARTBEATS_MISSED} heartbeats")
             return
         if not self._has_written and not self.is_over:
