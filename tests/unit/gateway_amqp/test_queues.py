@@ -189,3 +189,34 @@ def test_who_consumes_a_deleted_queue_is_told(ground: Ground, client: AmqpClient
     other.open()
     other.call(m.QueueDelete(queue=name), m.QueueDeleteOk)
     assert client.expect(m.BasicCancel) == m.BasicCancel(consumer_tag="c", nowait=True)
+
+
+def test_a_queue_that_nobody_uses_expires(ground: Ground, client: AmqpClient) -> None:
+    used, idle = client.queue(**{"x-expires": 20_000}), client.queue(**{"x-expires": 20_000})
+    client.call(m.BasicConsume(queue=used, consumer_tag="c"), m.BasicConsumeOk)
+    ground.wait(15_000)
+    # Asking for it is a use.
+    assert client.count(idle) == (0, 0)
+    ground.wait(15_000)
+    assert client.count(idle) == (0, 0)
+    ground.wait(40_000)
+    assert client.count(used) == (0, 1)
+    client.send(1, m.QueueDeclare(queue=idle, passive=True))
+    client.fails_channel(404)
+
+
+def test_an_exclusive_queue_goes_with_its_broker() -> None:
+    ground = Ground(seed=3, brokers=3)
+    first, second = ground.client(1), ground.client(2)
+    first.open()
+    second.open()
+    first.call(m.QueueDeclare(queue="mine", exclusive=True), m.QueueDeclareOk)
+    first.call(m.QueueDeclare(queue="again", exclusive=True), m.QueueDeclareOk)
+    second.send(1, m.QueueDeclare(queue="mine", passive=True))
+    second.fails_channel(405)
+    ground.restart(1)
+    # Whoever wants the name has it at once, and what nobody wants goes soon.
+    second.call(m.QueueDeclare(queue="mine", exclusive=True), m.QueueDeclareOk)
+    ground.wait(15_000)
+    second.send(1, m.QueueDeclare(queue="again", passive=True))
+    second.fails_channel(404)

@@ -47,4 +47,11 @@ class AmqpGateway(Gateway):
             log_in_by=listener.log_in_by,
             is_local=listener.is_local,
         )
+        if not self.ports:
+            self._desk.sweeping.begin()
         return self.listen(listener.address, options, partial(AmqpConnection, self._desk))
+
+    def stop(self) -> None:
+        """See `Gateway`."""
+        self._desk.sweeping.end()
+        super().stop()

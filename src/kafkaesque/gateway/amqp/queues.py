@@ -148,6 +148,7 @@ class Queues:
         self._ask(lambda: desk.submit(signed, on_made))
 
     def _answer(self, method: m.QueueDeclare, queue: QueueState) -> None:
+        self._channel.connection.desk.sweeping.note_use(queue)
         if method.nowait:
             self._channel.last_queue = queue.queue.name
             return
