@@ -14,11 +14,11 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.replies import REPLY_PREFIX, REPLY_TO
-from kafkaesque.gateway.amqp.routing import DEFAULT_EXCHANGE
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
+from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
 if TYPE_CHECKING:
     from kafkaesque.chassis.rights import Rights

@@ -2,7 +2,7 @@
 
 Theory of operation. Events wait in a queue. Most are done at once; one that has to ask somebody
 (`begin`) lets those behind it wait until it has its answer (`done`). Publishes ask nobody here:
-they go on to their queues' lanes (`publishing.py`), and their confirms come when they come.
+their confirms come when they come.
 """
 
 from __future__ import annotations
@@ -147,6 +147,8 @@ class Channel:
                 self._carry_out(event)
             except AmqpError as error:
                 self.fail(error)
+            except (RequestRefused, ConfigError) as refusal:
+                self.fail(error_of(refusal, m.BasicPublish()))
         self._is_running = False
         self.flush()
 
@@ -232,8 +234,7 @@ class Channel:
         return self.last_queue
 
     def flush(self) -> None:
-        """Send on what was gathered: publishes, settlements; and ask for more."""
-        self.publishing.flush()
+        """Send on what was said of deliveries, and ask for more."""
         self.settling.flush()
         self.consuming.go_on()
 

@@ -13,7 +13,6 @@ from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.amqp.arguments import declaration_of
-from kafkaesque.gateway.amqp.routing import Router
 from kafkaesque.gateway.amqp.sweeping import Sweeping
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId, TopicId
@@ -29,11 +28,10 @@ LOOK_AGAIN_MS: Final = 5
 class Desk:
     """See the module."""
 
-    __slots__ = ("_report", "doors", "exclusive", "router", "sweeping")
+    __slots__ = ("_report", "doors", "exclusive", "sweeping")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
-        self.router: Final = Router(doors)
         #: Queues that a consumer of this broker has for itself.
         self.exclusive: Final[set[TopicId]] = set()
         self.sweeping: Final = Sweeping(self)

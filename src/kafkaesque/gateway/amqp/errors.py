@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from kafkaesque.model.errors import (
     ConfigError,
     InvalidConfig,
@@ -16,6 +19,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
+from kafkaesque.routing.exchanges import errors as e
 
 
 def failed(code: ReplyCode, what: str, method: Method | type[Method] | None = None) -> AmqpError:
@@ -33,20 +37,29 @@ def no_queue(name: str, vhost: str, method: Method) -> AmqpError:
 def error_of(refusal: RequestRefused | ConfigError, method: Method) -> AmqpError:
     """Return what a client is told of a refusal of the broker's."""
     said = str(refusal)
-    match refusal:
-        case UnknownQueue():
-            code = ReplyCode.NOT_FOUND
-        case NotAuthorized():
-            code = ReplyCode.ACCESS_REFUSED
-        case QueueInUse():
-            code = ReplyCode.ACCESS_REFUSED
-        case QueueExists() | InvalidConfig() | ConfigError() | InvalidRequest():
-            code = ReplyCode.PRECONDITION_FAILED
-        case MessageTooLarge():
-            code = ReplyCode.PRECONDITION_FAILED
-        case OverBound():
-            code = ReplyCode.RESOURCE_ERROR
-        case _:
-            # It may or may not be done.
-            code = ReplyCode.INTERNAL_ERROR
-    return failed(code, said, method)
+    for kinds, code in _CODES:
+        if isinstance(refusal, kinds):
+            return failed(code, said, method)
+    # It may or may not be done.
+    return failed(ReplyCode.INTERNAL_ERROR, said, method)
+
+
+_CODES: Final[Sequence[tuple[tuple[type[Exception], ...], ReplyCode]]] = (
+    (
+        (UnknownQueue, e.NoSuchVhost, e.NoSuchExchange, e.NoSuchQueue, e.NoSuchTopic),
+        ReplyCode.NOT_FOUND,
+    ),
+    (
+        (NotAuthorized, QueueInUse, e.ExchangeReserved, e.ExchangeInternal),
+        ReplyCode.ACCESS_REFUSED,
+    ),
+    (
+        (
+            *(QueueExists, InvalidConfig, ConfigError, InvalidRequest, MessageTooLarge),
+            *(e.ExchangeInUse, e.InequivalentExchange, e.BadArgument, e.BadHeader),
+        ),
+        ReplyCode.PRECONDITION_FAILED,
+    ),
+    ((e.UnknownExchangeKind,), ReplyCode.COMMAND_INVALID),
+    ((OverBound,), ReplyCode.RESOURCE_ERROR),
+)

@@ -174,7 +174,7 @@ class Opening:
 
     def _open(self, method: m.ConnectionOpen) -> None:
         connection = self._connection
-        if not connection.desk.router.has_vhost(method.vhost):
+        if not connection.desk.doors.exchanges.has_vhost(method.vhost):
             what = f"vhost {method.vhost} not found"
             connection.fail(_error(ReplyCode.NOT_ALLOWED, what, method))
             return

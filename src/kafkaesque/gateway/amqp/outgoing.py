@@ -14,6 +14,7 @@ from kafkaesque.protocols.amqp.properties import Properties, read_properties, wr
 from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, write_stored
 from kafkaesque.protocols.amqp.wire import U16, Table
 from kafkaesque.queues.policy import PRIORITIES_MAX
+from kafkaesque.routing.message import RoutedMessage
 
 CARBON_COPY: Final = "CC"
 BLIND_COPY: Final = "BCC"
@@ -35,13 +36,22 @@ class Outgoing(NamedTuple):
     keys: Sequence[str]
     #: None: the properties say nothing that brokers look at.
     properties: Properties | None = None
+    #: Blind copies' keys among them.
+    headers: Table | None = None
     not_before_ms: int = 0
     not_after_ms: int = 0
 
-    @property
-    def headers(self) -> Table | None:
-        """The headers that exchanges may look at."""
-        return None if self.properties is None else self.properties.headers
+    def routed(self, event: Published) -> RoutedMessage:
+        """Return what exchanges may look at."""
+        found = self.properties
+        if found is None:
+            return RoutedMessage(key=event.routing_key, body=event.body)
+        return RoutedMessage(
+            key=event.routing_key,
+            headers=self.headers,
+            properties={name: getattr(found, name) for name in Properties.__struct_fields__},
+            body=event.body,
+        )
 
     def message(self, event: Published) -> NewMessage:
         """Return the message as its queues are to keep it."""
@@ -86,6 +96,7 @@ def read_outgoing(event: Published, user: str, now_ms: int) -> Outgoing:
         raw,
         keys,
         properties,
+        headers,
         not_before_ms=now_ms + delay_ms if delay_ms else 0,
         not_after_ms=now_ms + delay_ms + max(1, ttl_ms) if ttl_ms is not None else 0,
     )

@@ -1,99 +1,36 @@
 """Publishes of one channel: to their queues, and their returns and confirms.
 
-Theory of operation. Each queue that a channel publishes to has a lane: messages wait there while
-one request is under way, so that their order is that of the channel. A message is confirmed when
-all its queues have committed it. One that a queue has no room for, or of which nobody knows what
-has become, is refused (basic.nack); some of its queues may have it. One without a queue is
-confirmed at once, behind its return. Before a message is said to have no queue or no exchange, this
-broker finds out whether it has heard of all that there is.
+Theory of operation. The door to exchanges keeps the order of messages that go to one queue. A
+message is confirmed when all its queues have committed it. One that a queue has no room for, or of
+which nobody knows what has become, is refused (basic.nack); some of its queues may have it. One
+without a queue is confirmed at once, behind its return. Before a message is said to have no queue
+or no exchange, this broker finds out whether it has heard of all that there is.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
-from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.gateway.amqp.authorization import check_publish
 from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.outgoing import Outgoing, read_outgoing
-from kafkaesque.gateway.amqp.routing import Routed
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.model.ids import TopicId
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.content_path import write_ack
 from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.events import Published
+from kafkaesque.routing.exchanges.errors import NoSuchExchange
+from kafkaesque.routing.message import RoutedMessage
 
 if TYPE_CHECKING:
     from kafkaesque.gateway.amqp.channel import Channel
 
 PUT_TIMEOUT_MS: Final = 30_000
-#: Messages of one request to a queue, and their bytes; a larger one goes alone.
-BATCH_MAX: Final = 512
-BATCH_BYTES_MAX: Final = 1024 * 1024
-
-
-class _Pending:
-    """A message that is on its way to its queues."""
-
-    __slots__ = ("is_refused", "left", "on_done", "size")
-
-    def __init__(self, left: int, size: int, on_done: Callable[[bool], None]) -> None:
-        self.left = left
-        self.size = size
-        self.is_refused = False
-        self.on_done = on_done
-
-
-class _Item(NamedTuple):
-    message: NewMessage
-    size: int
-    pending: _Pending
-
-
-class _Lane:
-    """What one channel sends to one queue, in order."""
-
-    __slots__ = ("_log_id", "_publishing", "is_busy", "waiting")
-
-    def __init__(self, publishing: Publishing, log_id: TopicId) -> None:
-        self._publishing = publishing
-        self._log_id = log_id
-        self.waiting: Final[deque[_Item]] = deque()
-        self.is_busy = False
-
-    def go_on(self) -> None:
-        """Send what waits, unless something is under way."""
-        if self.is_busy or not self.waiting:
-            return
-        sent: list[_Item] = []
-        size = 0
-        while self.waiting and len(sent) < BATCH_MAX:
-            size += self.waiting[0].size
-            if sent and size > BATCH_BYTES_MAX:
-                break
-            sent.append(self.waiting.popleft())
-        self.is_busy = True
-        put = self._publishing.channel.connection.desk.doors.queues.put
-        put(
-            self._log_id,
-            [each.message for each in sent],
-            PUT_TIMEOUT_MS,
-            lambda outcome: self._on_put(sent, outcome),
-        )
-
-    def _on_put(self, sent: list[_Item], outcome: q.PutResult | RequestRefused) -> None:
-        self.is_busy = False
-        refused = isinstance(outcome, RequestRefused)
-        for number, each in enumerate(sent):
-            is_in = not refused and outcome.offsets[number] >= 0  # type: ignore[union-attr]
-            self._publishing.on_put(each.pending, is_in=is_in)
-        self._publishing.on_lane(self._log_id)
 
 
 class Publishing:
@@ -103,7 +40,6 @@ class Publishing:
         "_confirmed",
         "_idle",
         "_is_flush_due",
-        "_lanes",
         "_next_sequence",
         "_under_way",
         "channel",
@@ -114,7 +50,6 @@ class Publishing:
     def __init__(self, channel: Channel) -> None:
         self.channel: Final = channel
         self.is_confirming = False
-        self._lanes: Final[dict[TopicId, _Lane]] = {}
         self._next_sequence = 1
         #: By sequence number, rising: None: on its way; else whether it is in all its queues.
         self._confirmed: Final[dict[int, bool | None]] = {}
@@ -163,26 +98,24 @@ class Publishing:
         outgoing = read_outgoing(event, connection.user, connection.shared.clock.wall_ms())
         outgoing = channel.consuming.replies.name_reply(outgoing)
         check_publish(channel, event.exchange, outgoing.keys)
-        router = connection.desk.router
-        routed = router.route(connection.vhost, event.exchange, outgoing.keys, outgoing.headers)
-        has_queues = bool(routed.queues or routed.delayed)
-        if not has_queues and channel.carried > self.known_until:
-            self._find_out(event, on_done)
+        exchanges = connection.desk.doors.exchanges
+        routed = outgoing.routed(event)
+        try:
+            route = exchanges.route(connection.vhost, event.exchange, routed)
+        except NoSuchExchange:
+            if channel.carried > self.known_until:
+                self.find_out(lambda: self.publish(event, on_done))
+                return
+            raise
+        if route.is_unroutable:
+            if channel.carried > self.known_until:
+                self.find_out(lambda: self.publish(event, on_done))
+                return
+            if event.mandatory:
+                self._return(event)
+            self._note(self._number(), on_done, is_in=True)
             return
-        if routed.is_missing:
-            what = f"no exchange '{event.exchange}' in vhost '{connection.vhost}'"
-            raise failed(ReplyCode.NOT_FOUND, what, m.BasicPublish)
-        if not has_queues and event.mandatory:
-            self._return(event)
-        sequence = self._number()
-        if not has_queues:
-            self._note(sequence, on_done, is_in=True)
-            return
-        self._send(event, outgoing, routed, sequence, on_done)
-
-    def _find_out(self, event: Published, on_done: Callable[[bool], None] | None) -> None:
-        """Publish once this broker has heard of all that there is now."""
-        self.find_out(lambda: self.publish(event, on_done))
+        self._send(event, outgoing, routed, on_done, has_topics=bool(route.topics))
 
     def find_out(self, then: Callable[[], None]) -> None:
         """Go on once this broker has heard of all that there was when the last event came."""
@@ -200,61 +133,34 @@ class Publishing:
         self,
         event: Published,
         outgoing: Outgoing,
-        routed: Routed,
-        sequence: int,
+        routed: RoutedMessage,
         on_done: Callable[[bool], None] | None,
+        *,
+        has_topics: bool,
     ) -> None:
-        size = len(event.body)
-        pending = _Pending(
-            len(routed.queues) + len(routed.delayed),
-            size,
-            lambda is_in: self._note(sequence, on_done, is_in=is_in),
-        )
-        self._under_way += 1
-        self.channel.connection.add_waiting(1, size)
+        connection = self.channel.connection
+        sequence, size = self._number(), len(event.body)
         message = outgoing.message(event)
-        for queue in routed.queues:
-            self._lane(queue.topic_id).waiting.append(_Item(message, size, pending))
-        if routed.delayed:
-            later = message._replace(not_before_ms=routed.not_before_ms)
-            for queue in routed.delayed:
-                self._lane(queue.topic_id).waiting.append(_Item(later, size, pending))
+        headers = shown_headers(message.headers) if has_topics else None
+        publication = Publication(routed, message, headers)
+        self._under_way += 1
+        connection.add_waiting(1, size)
 
-    def _lane(self, log_id: TopicId) -> _Lane:
-        lane = self._lanes.get(log_id)
-        if lane is None:
-            lane = self._lanes[log_id] = _Lane(self, log_id)
-        return lane
+        def on_published(outcomes: Sequence[int | RequestRefused]) -> None:
+            self._under_way -= 1
+            connection.add_waiting(-1, -size)
+            self._note(sequence, on_done, is_in=not isinstance(outcomes[0], RequestRefused))
+            if not self._under_way:
+                waiting, self._idle = self._idle, []
+                for each in waiting:
+                    each()
 
-    def flush(self) -> None:
-        """Send what waits in lanes."""
-        for lane in list(self._lanes.values()):
-            lane.go_on()
-
-    def on_put(self, pending: _Pending, *, is_in: bool) -> None:
-        """A queue has a message, or does not take it."""
-        pending.left -= 1
-        pending.is_refused = pending.is_refused or not is_in
-        if pending.left:
-            return
-        self._under_way -= 1
-        self.channel.connection.add_waiting(-1, -pending.size)
-        pending.on_done(not pending.is_refused)
-
-    def on_lane(self, log_id: TopicId) -> None:
-        """A queue has answered."""
-        lane = self._lanes[log_id]
-        lane.go_on()
-        if not lane.is_busy and not lane.waiting:
-            del self._lanes[log_id]
-        if not self._under_way:
-            waiting, self._idle = self._idle, []
-            for each in waiting:
-                each()
+        connection.desk.doors.exchanges.publish(
+            connection.vhost, event.exchange, [publication], PUT_TIMEOUT_MS, on_published
+        )
 
     def when_idle(self, on_done: Callable[[], None]) -> None:
         """Call when nothing is on its way."""
-        self.flush()
         if self._under_way:
             self._idle.append(on_done)
         else:

@@ -107,7 +107,6 @@ class Transaction:
             for each in publishes:
                 channel.publishing.publish(each, on_one)
             channel.begin()
-            channel.publishing.flush()
             on_one(True)
 
         def end() -> None:
