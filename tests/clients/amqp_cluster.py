@@ -26,6 +26,8 @@ class AmqpCluster(KafkaesqueCluster):
 
     def __init__(self, brokers: int, directory: Path) -> None:
         self.amqp_ports = unused_ports(brokers)
+        #: For results of tasks.
+        self.results = directory / "results"
         super().__init__(brokers, directory=directory, sections=self._section)
 
     def _section(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Celery's workers and kombu, unchanged: results, retries, ETA, priorities, chords, killed workers."""
+"""Celery's workers and kombu, unchanged: retries, ETA, priorities, chords, killed workers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class Workers:
     def __init__(self, cluster: AmqpCluster, directory: Path) -> None:
         self.cluster = cluster
         self.notes = directory / "notes"
-        results = directory / "results"
-        results.mkdir()
+        # One for all tests: the application keeps what it has begun with.
+        results = cluster.results
+        results.mkdir(exist_ok=True)
         self.queue = new_name("celery")
         self.environment = {
             "BACKEND_URL": f"file://{results}",
