@@ -14,6 +14,7 @@ from kafkaesque.access.delegation_tokens import is_party
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -149,6 +150,13 @@ def _ways(case: _Case) -> NotAuthorized | None:
         name = queue_resource(QueueName(command.vhost, queue))
         if not case.may(Operation.WRITE, ResourceType.QUEUE, name):
             return QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+    exchange = options.get("dead.letter.exchange")
+    if exchange:
+        refusal = _exchange(
+            case, Operation.WRITE, "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
+        )
+        if refusal is not None:
+            return refusal
     if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
         return _topic_refusal()
     source = options.get("source.topic")

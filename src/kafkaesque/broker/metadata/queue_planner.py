@@ -29,6 +29,7 @@ from kafkaesque.broker.options.queues import (
     QUEUES_MAX,
     SOURCE_START,
     SOURCE_TOPIC,
+    exchange_of_target,
     make_policy,
     topic_of_target,
 )
@@ -246,7 +247,12 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
     if topic is not None:
         if topic not in state.topics or state.topics[topic].is_internal:
             raise InvalidConfig(f"dead.letter.topic: there is no topic {topic!r} for it")
-    elif target and QueueName(name.vhost, target) not in state.queues and target != name.name:
+    elif (
+        exchange_of_target(target) is None
+        and target
+        and QueueName(name.vhost, target) not in state.queues
+        and target != name.name
+    ):
         raise InvalidConfig(f"dead.letter.queue: there is no queue {target!r}")
     return dict(options)
 

@@ -127,6 +127,17 @@ class Router:
             )
         return self._walk(vhost, exchange, message, keys)
 
+    def route_for_broker(self, vhost_name: str, exchange: str, message: RoutedMessage) -> Route:
+        """Return where a message goes that a broker publishes, which may be to any exchange.
+
+        Raises:
+            NoSuchVhost, NoSuchExchange: there is none of this name.
+            BadHeader: the header CC or BCC is not a list of texts, or too long a one.
+        """
+        vhost = self._topology.vhost(vhost_name)
+        vhost.exchange(exchange)
+        return self._walk(vhost, exchange, message, keys_of(message))
+
     def _walk(
         self, vhost: Vhost, exchange: str, message: RoutedMessage, keys: Sequence[str]
     ) -> Route:
