@@ -149,6 +149,24 @@ def test_a_lagging_group_is_named(patient: Patient, topic: str) -> None:
     assert "no members" in found["cause"]
 
 
+def test_queues_that_nobody_serves_are_named(patient: Patient) -> None:
+    def queue(*words: str) -> None:
+        command = [*KAFKAESQUE, "queue", *words, "-b", patient.cluster.bootstrap_servers]
+        subprocess.run(command, check=True, capture_output=True)
+
+    queue("create", "nowhere")
+    queue("create", "mails", "--config", "dead.letter.queue=nowhere")
+    queue("delete", "nowhere", "--yes")
+    queue("put", "mails", "hello")
+    try:
+        found = patient.examine("--lag", "0")[1]
+        assert found["queue-without-consumers"]["names"] == ["mails"]
+        assert found["dead-letter-target-missing"]["names"] == ["mails"]
+        assert "queue-without-consumers" not in patient.examine()[1]
+    finally:
+        queue("delete", "mails", "--yes")
+
+
 def test_a_killed_broker_is_named_with_what_it_leaves(patient: Patient, topic: str) -> None:
     broker = patient.cluster.broker(3)
     broker.signal(signal.SIGKILL)
@@ -253,7 +271,7 @@ def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, to
         assert {"leaderless", "broker-hangs", "controllers-missing"} <= set(found)
         assert "broker-down" not in found
         assert found["broker-hangs"]["cause"].startswith("its process exists")
-        wanted = "nobody leads the controllers, which are 1, 2, 3: broker 2 hangs, broker 3 hangs"
+        wanted = "none of the controllers 1, 2, 3 leads: broker 2 hangs, broker 3 hangs"
         assert found["controllers-missing"]["what"] == wanted
         assert "broker-not-ready" not in found
         assert patient.get(1, "/health/live") == (200, "live\n")

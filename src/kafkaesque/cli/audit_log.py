@@ -1,19 +1,23 @@
 """Reads the audit log: from a cluster, or from a broker's directory."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.missing_rules import on_topic
 from kafkaesque.cli.read_only_disk import read_only_disk
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.model.buffers import Buffer
+    from kafkaesque.storage.offline import DumpedBatch
 
 TOPIC: Final = "__audit"
+_READ: Final = on_topic("read", TOPIC)
 PARTITION: Final = "__audit-0"
 #: librdkafka asks for a group even where none is joined.
 _NO_GROUP: Final = "kafkaesque-audit"
@@ -61,12 +65,12 @@ class ClusterLog:
                 hint="a listener with a log-in, or audit.events in the brokers' files",
             )
         if error is not None and not error.retriable():
-            raise explain(error, f"topic {TOPIC}")
+            raise explain(error, f"topic {TOPIC}", _READ)
         try:
             asked = TopicPartition(TOPIC, 0)
             bounds = self._consumer.get_watermark_offsets(asked, timeout=_ANSWER_S)
         except KafkaException as raised:
-            raise explain_raised(raised, f"topic {TOPIC}") from None
+            raise explain_raised(raised, f"topic {TOPIC}", _READ) from None
         if bounds is None:
             raise CommandFailed(f"topic {TOPIC}: no answer in time", hint="kafkaesque doctor")
         self.start, self.end = bounds
@@ -81,7 +85,7 @@ class ClusterLog:
             asked = [TopicPartition(TOPIC, 0, time_ms)]
             (found,) = self._consumer.offsets_for_times(asked, timeout=_ANSWER_S)
         except KafkaException as raised:
-            raise explain_raised(raised, f"topic {TOPIC}") from None
+            raise explain_raised(raised, f"topic {TOPIC}", _READ) from None
         return found.offset if found.offset >= 0 else self.end
 
     def read(self, begin: int, *, follow: bool = False) -> Iterator[Written]:
@@ -106,7 +110,7 @@ class ClusterLog:
                     # Of the group that librdkafka asks for, and nobody joins.
                     is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
                     if not error.retriable() and not is_of_group:
-                        raise explain(error, f"topic {TOPIC}")
+                        raise explain(error, f"topic {TOPIC}", _READ)
                     continue
                 position = (message.offset() or 0) + 1
                 deadline = time.monotonic() + _SILENCE_S
@@ -126,12 +130,13 @@ class ClusterLog:
 class DirectoryLog:
     """The audit log as it lies in the directory of a broker that has a replica of it."""
 
-    def __init__(self, directory: Path) -> None:
-        """Look for it.
+    def __init__(self, directory: Path, keeper_file: Path | None = None) -> None:
+        """Look for it; the keeper's file opens what is sealed.
 
         Raises:
-            CommandFailed: there is none.
+            CommandFailed: there is none, or the file is none of a key keeper.
         """
+        self._keeper_file = keeper_file
         self._disk = read_only_disk(directory)
         names = self._disk.list_dir(PARTITION) if self._disk.exists(PARTITION) else []
         self._segments = sorted(each for each in names if each.endswith(".log"))
@@ -144,14 +149,42 @@ class DirectoryLog:
         """Return all records that are in the segments.
 
         Raises:
-            CommandFailed: a segment is damaged.
+            CommandFailed: a segment is damaged, or sealed and cannot be opened.
         """
         from kafkaesque.model.records import decode_batch
         from kafkaesque.storage.offline import Finding, dump_segment
 
+        opened = self._opener()
         for segment in self._segments:
             for item in dump_segment(self._disk, f"{PARTITION}/{segment}"):
                 if isinstance(item, Finding):
                     raise CommandFailed(str(item), hint="kafkaesque log verify DIR")
-                for record in decode_batch(item.data, _DECOMPRESSED_BYTES_MAX):
+                for record in decode_batch(opened(item), _DECOMPRESSED_BYTES_MAX):
                     yield Written(record.offset, record.key, record.value)
+
+    def _opener(self) -> "Callable[[DumpedBatch], Buffer]":
+        """Return what gives a batch in the clear."""
+        from kafkaesque.cli.sealed_records import SealedRecords
+        from kafkaesque.model.sealed_batch import key_version
+        from kafkaesque.storage.directory import read_partition_metadata
+
+        sealed = None
+        if self._keeper_file is not None:
+            sealed = SealedRecords(self._disk, self._keeper_file)
+        identity = read_partition_metadata(self._disk, PARTITION)
+
+        def opened(batch: "DumpedBatch") -> "Buffer":
+            if not batch.header.is_sealed:
+                return batch.data
+            if sealed is None:
+                raise CommandFailed(
+                    "the audit log is sealed",
+                    hint="--keeper-file FILE, key.keeper.file of the broker",
+                )
+            version = key_version(batch.data, batch.header._replace(at=0))
+            found = sealed.open(identity, batch, version)
+            if isinstance(found, str):
+                raise CommandFailed(found)
+            return found
+
+        return opened

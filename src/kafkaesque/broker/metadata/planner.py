@@ -68,7 +68,6 @@ from kafkaesque.broker.metadata.recovery_planner import (
 )
 from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
-    INTERNAL_TOPICS,
     TABLE_TOPICS,
     check_topic_name,
     find_collision,
@@ -471,8 +470,6 @@ def _check_encryption(
     wanted = after.get(ENCRYPTION, NONE)
     if wanted in (NONE, before.get(ENCRYPTION)):
         return
-    if name in INTERNAL_TOPICS:
-        raise InvalidConfig(f"{name} is an internal topic, and cannot be encrypted")
     check_may_encrypt(state)
 
 
@@ -485,7 +482,7 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
 def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs) -> Plan:
     topic = _named_topic(state, command)
     if topic.name == AUDIT_TOPIC:
-        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log: nobody can delete it")
+        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     key_name = topic_key_name(topic.topic_id)
     keys = [

@@ -143,6 +143,11 @@ class BrokerFacts:
     admin: AdminFacts | None = None
     #: Why the admin port could not be asked; empty where there is none.
     admin_problem: str = ""
+    #: Why its disk could not be looked at, if it answers and this was refused.
+    disk_problem: str = ""
+    #: It names itself as the controller, and DescribeQuorum there does not deny that one leads: it
+    #: says which one, or no rule allows to ask.
+    may_be_led: bool = False
     #: Transactional ids whose transactions are open for longer than was asked.
     hanging: Sequence[str] = ()
     #: How it listens and how new its rules are, if it says so.
@@ -181,6 +186,45 @@ class GroupFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """A queue, as the leader of its log says."""
+
+    vhost: str
+    name: str
+    #: Negative: nobody leads.
+    leader: int
+    #: Those that are set.
+    options: Mapping[str, str] = field(default_factory=dict)
+    #: By the names that DescribeQueues has; empty: not known.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    #: How old the oldest message is that is not done with, and the newest that has come.
+    oldest_s: float | None = None
+    newest_s: float | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.vhost == "/" else f"{self.vhost}:{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """No other queue has it."""
+        return self.vhost, self.name
+
+    @property
+    def dead_letter_queue(self) -> str:
+        """Where its dead letters go; empty: to no queue."""
+        return self.options.get("dead.letter.queue", "")
+
+    @property
+    def waits(self) -> bool:
+        """Whether messages wait for a consumer."""
+        return self.of("ready") > 0
+
+    def of(self, count: str) -> int:
+        """Return a number; 0 if it is not known."""
+        return self.counts.get(count, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All of it."""
 
@@ -192,16 +236,21 @@ class Facts:
     #: Options in force, by topic.
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Sequence[GroupFacts] = ()
+    queues: Sequence[QueueFacts] = ()
     #: Partitions that were recovered; those that are being recovered come first.
     recoveries: Sequence[Recovery] = ()
     #: Whether there are, or may be, others of them.
     has_unseen_recoveries: bool = False
     #: Partitions whose replicas move, by topic and number.
     moves: Mapping[Where, Move] = field(default_factory=dict)
+    has_unseen_moves: bool = False
     #: The controllers, as the one that leads says.
     quorum: Quorum | None = None
     #: Users and rules, if whoever asks may see them.
     access: AccessFacts | None = None
+    #: Whether brokers name all topics, groups and transactions to whoever asks, also those of
+    #: others.
+    names_all: bool = True
     #: What could not be looked at, one sentence each.
     unseen: Sequence[str] = ()
 
@@ -216,11 +265,13 @@ class Facts:
     def has_no_controller(self) -> bool:
         """Whether brokers answer, and none of them knows a controller that leads.
 
-        One without an admin port that names itself may know none, and is not believed.
+        One without an admin port that names itself may know none: it is believed if it could say
+        so to whoever asks for the quorum, and does not.
         """
         seen = [each for each in self.brokers if each.view is not None]
         return bool(seen) and all(
-            self.led_by(each) is None or (each.controller == each.id and each.admin is None)
+            self.led_by(each) is None
+            or (each.controller == each.id and each.admin is None and not each.may_be_led)
             for each in seen
         )
 
