@@ -389,13 +389,12 @@ class BrokerParts:
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
-        mover = Mover(
+        self.queue_hosts.on_move = Mover(
             clock=self.env.clock,
             metadata=self.metadata,
             calls=self.queue_calls,
             forwarder=self.forwarder,
-        )
-        self.queue_hosts.on_move = mover.move
+        ).move
         self.queues = Queues(
             node=self.node,
             incarnation=self.incarnation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,14 @@ from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 _names = itertools.count()
 
 
-def exchange(client: AmqpClient, kind: str, **arguments: object) -> str:
+def exchange(client: AmqpClient, kind: str, **arguments: Any) -> str:
     name = f"exchange-{next(_names)}"
     declare = m.ExchangeDeclare(exchange=name, type=kind, durable=True, arguments=arguments)
     client.call(declare, m.ExchangeDeclareOk)
     return name
 
 
-def bind(client: AmqpClient, queue: str, source: str, key: str = "", **arguments: object) -> None:
+def bind(client: AmqpClient, queue: str, source: str, key: str = "", **arguments: Any) -> None:
     method = m.QueueBind(queue=queue, exchange=source, routing_key=key, arguments=arguments)
     client.call(method, m.QueueBindOk)
 
@@ -51,7 +52,8 @@ def test_topics_fanouts_and_headers(client: AmqpClient) -> None:
     topic, fanout, headers = (exchange(client, each) for each in ("topic", "fanout", "headers"))
     bind(client, queue, topic, "logs.#.error")
     bind(client, queue, fanout)
-    bind(client, queue, headers, **{"x-match": "all", "a": 1, "b": "two"})
+    said_by: dict[str, Any] = {"x-match": "all", "a": 1, "b": "two"}
+    bind(client, queue, headers, **said_by)
     client.publish(b"1", "logs.x.y.error", exchange=topic)
     client.publish(b"no", "logs.x.warning", exchange=topic)
     client.publish(b"2", "anything", exchange=fanout)
@@ -212,3 +214,50 @@ def test_an_exchange_that_was_declared_elsewhere_is_found() -> None:
     there.call(m.BasicQos(), m.BasicQosOk)
     trio.wait(300)
     assert gets(here, queue) == [(source, "", b"x")]
+
+
+def test_dead_letters_go_through_exchanges_and_say_so(client: AmqpClient) -> None:
+    grave, first, second = exchange(client, "topic"), client.queue(), client.queue()
+    bind(client, first, grave, "dead.*")
+    bind(client, second, grave, "#")
+    arguments = {"x-dead-letter-exchange": grave, "x-dead-letter-routing-key": "dead.one"}
+    source = client.queue(**arguments)
+    client.publish(b"x", source)
+    tag = client.get(source)[0].delivery_tag
+    client.send(1, m.BasicReject(delivery_tag=tag, requeue=False))
+    for number, queue in enumerate((first, second)):
+        client.call(m.BasicConsume(queue=queue, consumer_tag=f"{number}"), m.BasicConsumeOk)
+        deliver, properties, body = client.delivery()
+        assert (deliver.exchange, deliver.routing_key, body) == (grave, "dead.one", b"x")
+        headers: dict[str, Any] = properties.headers or {}
+        (death,) = headers["x-death"]
+        assert (death["queue"], death["exchange"], death["routing-keys"]) == (source, "", [source])
+        assert headers["x-first-death-exchange"] == ""
+
+
+def test_a_queue_for_dead_letters_may_be_declared_later(client: AmqpClient) -> None:
+    """And a message that dies a second time tells both."""
+    later = f"later-{next(_names)}"
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": later}
+    source = client.queue(**arguments)
+    back = m.QueueDeclare(
+        queue=later,
+        durable=True,
+        arguments={
+            "x-message-ttl": 200,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": source,
+        },
+    )
+    client.call(back, m.QueueDeclareOk)
+    client.publish(b"x", source)
+    client.call(m.BasicConsume(queue=source, consumer_tag="c"), m.BasicConsumeOk)
+    for count in range(3):
+        deliver, properties, body = client.delivery()
+        assert (deliver.routing_key, body) == (source, b"x")
+        headers: dict[str, Any] = properties.headers or {}
+        deaths = headers.get("x-death", [])
+        found = [(each["queue"], each["reason"], each["count"]) for each in deaths]
+        expected = [(later, "expired", count), (source, "rejected", count)]
+        assert found == (expected if count else [])
+        client.send(1, m.BasicReject(delivery_tag=deliver.delivery_tag, requeue=False))

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.options.queues import DECLARATION, YEAR_MS
+from kafkaesque.broker.options.queues import DECLARATION, DEFAULT_EXCHANGE_WORD, YEAR_MS
 from kafkaesque.chassis.meanings import plain
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.methods import QueueDeclare
@@ -140,8 +140,12 @@ _ARGUMENTS: Final[Mapping[str, Callable[[str, object], dict[str, str]]]] = {
 }
 
 
-def read_declaration(method: QueueDeclare, owner: str) -> tuple[Declaration, dict[str, str]]:
+def read_declaration(
+    method: QueueDeclare, owner: str, has_queue: Callable[[str], bool]
+) -> tuple[Declaration, dict[str, str]]:
     """Return a declaration, and the options that it stands for.
+
+    `has_queue` tells whether there is a queue of a name.
 
     Raises:
         AmqpError: an argument is not what it has to be.
@@ -158,7 +162,7 @@ def read_declaration(method: QueueDeclare, owner: str) -> tuple[Declaration, dic
         owner=owner if method.exclusive else "",
         arguments=arguments,
     )
-    _dead_letters(said, options)
+    _dead_letters(said, options, has_queue)
     options[DECLARATION] = msgspec.json.encode(said).decode()
     return said, options
 
@@ -170,31 +174,26 @@ def _plain(arguments: Table) -> dict[str, object]:
     return dict(shown)
 
 
-def _dead_letters(said: Declaration, options: dict[str, str]) -> None:
+def _dead_letters(
+    said: Declaration, options: dict[str, str], has_queue: Callable[[str], bool]
+) -> None:
     exchange, key = said.text(DEAD_LETTER_EXCHANGE), said.text(DEAD_LETTER_KEY)
     if key is not None and exchange is None:
         raise _failed(f"invalid arg '{DEAD_LETTER_KEY}': there is no '{DEAD_LETTER_EXCHANGE}'")
-    if exchange == "" and key:
+    if key == "":
+        # Options take it for none.
+        raise _failed(f"invalid arg '{DEAD_LETTER_KEY}': it is empty")
+    if exchange == "" and key is not None and has_queue(key):
+        # Nothing else can come of it, and the right to write to the queue is enough.
         options["dead.letter.queue"] = key
     elif exchange is not None:
-        options.update(exchange_options(exchange, key))
+        options["dead.letter.exchange"] = exchange or DEFAULT_EXCHANGE_WORD
+        options.update({} if key is None else {"dead.letter.routing.key": key})
     overflow = said.text(OVERFLOW) or "drop-head"
     if overflow != "drop-head":
         options["overflow"] = "reject-publish"
     elif exchange is not None:
         options["overflow"] = "dead-letter"
-
-
-def exchange_options(exchange: str, key: str | None) -> dict[str, str]:
-    """Return the options by which dead letters go to an exchange.
-
-    Raises:
-        AmqpError: brokers do not do that yet.
-    """
-    raise _failed(
-        f"dead letters go to a queue: '{DEAD_LETTER_EXCHANGE}' has to be '' and "
-        f"'{DEAD_LETTER_KEY}' a queue's name, not {exchange!r} and {key!r}"
-    )
 
 
 # -- the same declaration again
@@ -207,7 +206,7 @@ _COMPARED: Final[Mapping[str, str]] = {
     "x-max-length-bytes": "max.length.bytes",
     OVERFLOW: "overflow",
     DEAD_LETTER_EXCHANGE: "",
-    DEAD_LETTER_KEY: "dead.letter.queue",
+    DEAD_LETTER_KEY: "",
     "x-max-priority": "max.priority",
     "x-single-active-consumer": "sharing",
     "x-queue-type": "",

@@ -221,7 +221,7 @@ class Consumer:
         size = 0
         now_ms = connection.shared.clock.wall_ms()
         for message in messages[:count]:
-            incoming = read_incoming(message, self.queue, connection.desk, now_ms)
+            incoming = read_incoming(message, self.queue, now_ms)
             frames.append(self._frame(message, incoming))
             size += len(message.value or b"")
         if frames:

@@ -244,7 +244,7 @@ class Consuming:
             channel.settling.release(queue.topic_id, [message.claim])
             return
         now_ms = connection.shared.clock.wall_ms()
-        incoming = read_incoming(message, queue, connection.desk, now_ms)
+        incoming = read_incoming(message, queue, now_ms)
         delivery = Delivery(queue.topic_id, message.offset, message.attempt, None)
         settling = channel.settling
         tag = settling.next_tag() if method.no_ack else settling.add(delivery)

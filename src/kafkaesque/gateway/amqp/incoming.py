@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.requests.queue_requests import QueueMessage
 from kafkaesque.chassis.meanings import properties_of, stored_of
-from kafkaesque.gateway.amqp.arguments import (
-    DEAD_LETTER_EXCHANGE,
-    DEAD_LETTER_KEY,
-    Declaration,
-    declaration_of,
-)
 from kafkaesque.model.message_headers import DEATH
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.properties import (
@@ -26,9 +19,6 @@ from kafkaesque.protocols.amqp.properties import (
 )
 from kafkaesque.protocols.amqp.stored_message import StoredMessage
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timestamp
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.desk import Desk
 
 #: Attempts that count as failed, and all that there were.
 DELIVERY_COUNT: Final = "x-delivery-count"
@@ -41,9 +31,11 @@ class _Death(msgspec.Struct, frozen=True, kw_only=True):
     """Why a message was given up, as the broker that moved it has said."""
 
     queue: str
-    vhost: str = DEFAULT_VHOST
     reason: str = ""
     at_ms: int = 0
+    #: Where it was sent; None: to a queue, or with its own key.
+    exchange: str | None = None
+    key: str | None = None
 
 
 _death: Final = msgspec.json.Decoder(_Death)
@@ -58,7 +50,7 @@ class Incoming(NamedTuple):
     is_redelivered: bool
 
 
-def read_incoming(message: QueueMessage, queue: QueueState, desk: Desk, now_ms: int) -> Incoming:
+def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Incoming:
     """Return what a delivery of a message says."""
     stored = stored_of(message.headers)
     is_redelivered = message.attempt > 1
@@ -85,9 +77,9 @@ def read_incoming(message: QueueMessage, queue: QueueState, desk: Desk, now_ms: 
         headers[ACQUIRED_COUNT] = message.attempt - 1
     exchange, routing_key = stored.exchange, stored.routing_key
     if known:
-        headers.update(_history(known, stored, properties.expiration, desk))
+        headers.update(_history(known, stored, properties.expiration))
         values["expiration"] = None
-        exchange, routing_key = _sent_to(known[-1], stored, queue, desk)
+        exchange, routing_key = _sent_to(known[-1], stored, queue)
     values["headers"] = headers or None
     raw = write_properties(Properties(**values))
     return Incoming(exchange, routing_key, raw, is_redelivered)
@@ -100,24 +92,14 @@ def _read_death(raw: bytes) -> _Death | None:
         return None
 
 
-def _declared(death: _Death, desk: Desk) -> Declaration | None:
-    found = desk.doors.cluster.state.queues.get(QueueName(death.vhost, death.queue))
-    return None if found is None else declaration_of(found)
-
-
-def _sent_to(last: _Death, stored: StoredMessage, queue: QueueState, desk: Desk) -> tuple[str, str]:
+def _sent_to(last: _Death, stored: StoredMessage, queue: QueueState) -> tuple[str, str]:
     """Return exchange and key under which a dead letter has come here."""
-    declared = _declared(last, desk)
-    if declared is None:
+    if last.exchange is None:
         return "", queue.queue.name
-    exchange = declared.text(DEAD_LETTER_EXCHANGE) or ""
-    key = declared.text(DEAD_LETTER_KEY)
-    return exchange, stored.routing_key if key is None else key
+    return last.exchange, stored.routing_key if last.key is None else last.key
 
 
-def _history(
-    deaths: list[_Death], stored: StoredMessage, expiration: str | None, desk: Desk
-) -> Table:
+def _history(deaths: list[_Death], stored: StoredMessage, expiration: str | None) -> Table:
     """Return the headers that tell how a message has died: the last death first."""
     entries: dict[tuple[str, str], Table] = {}
     exchange, key = stored.exchange, stored.routing_key
@@ -136,10 +118,7 @@ def _history(
         if expiration is not None and reason == "expired" and len(entries) == 0:
             entry["original-expiration"] = expiration
         entries[death.queue, reason] = entry
-        declared = _declared(death, desk)
-        if declared is not None:
-            exchange = declared.text(DEAD_LETTER_EXCHANGE) or ""
-            key = declared.text(DEAD_LETTER_KEY) or key
+        exchange, key = death.exchange or "", death.key or key
     first, last = deaths[0], deaths[-1]
     return {
         "x-death": list(reversed(entries.values())),

@@ -102,7 +102,11 @@ class Queues:
             check_owner(channel, queue, method)
             self._answer(method, queue)
             return
-        said, options = read_declaration(method, channel.connection.owner)
+        said, options = read_declaration(
+            method,
+            channel.connection.owner,
+            lambda other: other == name.name or desk.look(name._replace(name=other)) is not None,
+        )
         if queue is not None:
             check_owner(channel, queue, method)
             check_equivalent(queue, said, options)

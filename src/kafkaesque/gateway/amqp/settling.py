@@ -31,6 +31,9 @@ GET_LOCK_MS: Final = 60_000
 _EXTEND_MS: Final = GET_LOCK_MS // 3
 
 
+_DEAD_LETTERS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
+
+
 class Delivery(NamedTuple):
     """A message that the client has."""
 
@@ -190,9 +193,7 @@ class Settling:
 
     def _has_dead_letters(self, log_id: TopicId) -> bool:
         queue = self._channel.connection.desk.doors.cluster.state.queues_by_log.get(log_id)
-        return queue is not None and any(
-            queue.options.get(name) for name in ("dead.letter.queue", "dead.letter.topic")
-        )
+        return queue is not None and any(queue.options.get(name) for name in _DEAD_LETTERS)
 
     def flush(self, then: Callable[[], None] | None = None) -> None:
         """Send what was said; `then` comes when all of it is answered."""
