@@ -8,21 +8,19 @@ other protocols.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.amqp.errors import failed
+from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import REPLY_PREFIX, REPLY_TO
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
-
-if TYPE_CHECKING:
-    from kafkaesque.chassis.rights import Rights
-    from kafkaesque.gateway.amqp.channel import Channel
 
 
 class Need(NamedTuple):
@@ -124,7 +122,7 @@ def check_rows(methods: Iterable[type[Method]]) -> None:
             raise InvariantBroken(f"no row says what {each.__name__} needs")
 
 
-def check_rights(channel: Channel, method: Method) -> None:
+def check_rights(channel: ChannelPort, method: Method) -> None:
     """Check that a client may have a method carried out; without rights it may.
 
     Raises:
@@ -137,7 +135,7 @@ def check_rights(channel: Channel, method: Method) -> None:
         _check(channel, rights, need, type(method))
 
 
-def check_publish(channel: Channel, exchange: str, keys: Sequence[str]) -> None:
+def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> None:
     """Check that a client may publish; without rights it may.
 
     Raises:
@@ -155,7 +153,7 @@ def check_publish(channel: Channel, exchange: str, keys: Sequence[str]) -> None:
             _check(channel, rights, Need(_O.WRITE, _QUEUE, key), m.BasicPublish)
 
 
-def _check(channel: Channel, rights: Rights, need: Need, method: type[Method]) -> None:
+def _check(channel: ChannelPort, rights: Rights, need: Need, method: type[Method]) -> None:
     connection = channel.connection
     name = queue_resource(QueueName(connection.vhost, need.name))
     if not rights.may(need.operation, need.resource_type, name):

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.gateway.amqp.authorization import check_rights
 from kafkaesque.gateway.amqp.consuming import Consuming
 from kafkaesque.gateway.amqp.errors import error_of, failed
 from kafkaesque.gateway.amqp.exchanges import Exchanges
+from kafkaesque.gateway.amqp.ports import AmqpLink, ChannelPort
 from kafkaesque.gateway.amqp.publishing import Publishing
 from kafkaesque.gateway.amqp.queues import Queues
+from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.amqp.settling import Settling
 from kafkaesque.gateway.amqp.transaction import Transaction
 from kafkaesque.model.errors import ConfigError, InvariantBroken, RequestRefused
@@ -31,9 +33,6 @@ from kafkaesque.protocols.amqp.events import (
 )
 from kafkaesque.protocols.amqp.methods import Method
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.connection import AmqpConnection
-
 
 class Finish(Event, frozen=True, kw_only=True):
     """The connection is about to end in good order: tell when all before is done."""
@@ -41,57 +40,36 @@ class Finish(Event, frozen=True, kw_only=True):
     on_done: Callable[[], None]
 
 
-class Channel:
+class Channel(ChannelPort):
     """See the module."""
 
     __slots__ = (
+        "_consuming",
+        "_exchanges",
         "_has_failed",
         "_is_busy",
-        "_is_ended",
         "_is_running",
+        "_publishing",
+        "_queues",
+        "_settling",
+        "_transaction",
         "_waiting",
-        "arrived",
-        "carried",
-        "connection",
-        "consuming",
-        "exchanges",
-        "last_queue",
-        "number",
-        "publishing",
-        "queues",
-        "settling",
-        "transaction",
     )
 
-    def __init__(self, connection: AmqpConnection, number: int) -> None:
-        self.connection: Final = connection
-        self.number: Final = number
+    def __init__(self, connection: AmqpLink, number: int) -> None:
+        super().__init__(connection, number)
         self._waiting: Final[deque[Event]] = deque()
         self._is_busy = False
         self._is_running = False
-        self._is_ended = False
         #: By a mistake of the client's: what comes behind it is dropped.
         self._has_failed = False
-        #: Events that have come, and that were begun.
-        self.arrived = self.carried = 0
-        #: What an empty name of a queue stands for.
-        self.last_queue = ""
-        self.transaction: Final = Transaction(self)
-        self.publishing: Final = Publishing(self)
-        self.settling: Final = Settling(self)
-        self.consuming: Final = Consuming(self)
-        self.queues: Final = Queues(self)
-        self.exchanges: Final = Exchanges(self)
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether one side has closed it."""
-        return self._is_ended
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody hears what is sent on it."""
-        return self._is_ended or self.connection.connection is None
+        replies = Replies(self)
+        self._publishing: Final = Publishing(self, replies)
+        self._settling: Final = Settling(self)
+        self._transaction: Final = Transaction(self, self._publishing, self._settling)
+        self._consuming: Final = Consuming(self, self._settling, replies)
+        self._exchanges: Final = Exchanges(self, self._publishing)
+        self._queues: Final = Queues(self, self._exchanges)
 
     # -- events
 
@@ -160,11 +138,11 @@ class Channel:
                 pass
             case Published():
                 # What has come is published, also if the client is gone meanwhile.
-                self.publishing.take(event)
-            case _ if self._is_ended:
+                self._publish(event)
+            case _ if self.is_ended:
                 pass
             case Acknowledged():
-                self.settling.ack(event)
+                self._settle(event)
             case ChannelFailed():
                 self.fail(event.error)
             case MethodReceived():
@@ -189,17 +167,17 @@ class Channel:
                 | m.QueuePurge()
                 | m.QueueDelete()
             ):
-                self.queues.take(method)
+                self._queues.take(method)
             case m.ExchangeDeclare() | m.ExchangeDelete() | m.ExchangeBind() | m.ExchangeUnbind():
-                self.exchanges.take(method)
+                self._exchanges.take(method)
             case m.BasicConsume() | m.BasicCancel() | m.BasicGet() | m.BasicQos():
-                self.consuming.take(method)
+                self._consuming.take(method)
             case m.BasicNack() | m.BasicReject() | m.BasicRecover() | m.BasicRecoverAsync():
-                self.settling.take(method)
+                self._settle(method)
             case m.TxSelect() | m.TxCommit() | m.TxRollback():
-                self.transaction.take(method)
+                self._transaction.take(method)
             case m.ConfirmSelect():
-                self.publishing.select(method)
+                self._select(method)
             case m.ChannelFlow():
                 self.send(m.ChannelFlowOk(active=True))
             case m.AccessRequest():
@@ -211,40 +189,40 @@ class Channel:
             case _:
                 raise InvariantBroken(f"nobody does {type(method).__name__}")
 
+    def _publish(self, event: Published) -> None:
+        if self._transaction.is_on:
+            self._transaction.add_publish(event)
+        else:
+            self._publishing.publish(event, None)
+
+    def _settle(self, said: Acknowledged | Method) -> None:
+        if isinstance(said, m.BasicRecover | m.BasicRecoverAsync):
+            self._settling.recover(said)
+        elif self._transaction.is_on:
+            self._transaction.add_ack(said)
+        else:
+            self._settling.take(said)
+
+    def _select(self, method: m.ConfirmSelect) -> None:
+        if self._transaction.is_on:
+            what = "cannot switch from tx to confirm mode"
+            raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
+        self._publishing.select(method)
+
     # -- what its parts use
-
-    def send(self, method: Method) -> None:
-        """Send a method without content, if that is still of use."""
-        if not self._is_ended:
-            self.connection.send(self.number, method)
-
-    def queue_name(self, name: str, method: Method) -> str:
-        """Return which queue is meant: an empty name is that of the last one declared.
-
-        Raises:
-            AmqpError: none was.
-        """
-        if name:
-            return name
-        if not self.last_queue:
-            vhost = self.connection.vhost
-            raise failed(
-                ReplyCode.NOT_FOUND, f"no previously declared queue in vhost '{vhost}'", method
-            )
-        return self.last_queue
 
     def flush(self) -> None:
         """Send on what was said of deliveries, and ask for more."""
-        self.settling.flush()
-        self.consuming.go_on()
+        self._settling.flush()
+        self._consuming.go_on()
 
     def go_on(self) -> None:
         """What has stood against deliveries may have ended."""
-        self.consuming.go_on()
+        self._consuming.go_on()
 
     def when_published(self, on_done: Callable[[], None]) -> None:
         """Call when all that was published is in its queues, or is known not to be."""
-        self.publishing.when_idle(on_done)
+        self._publishing.when_idle(on_done)
 
     # -- the end
 
@@ -254,7 +232,7 @@ class Channel:
         if not error.code.closes_channel:
             connection.fail(error)
             return
-        if self._is_ended:
+        if self.is_ended:
             return
         if connection.codec.can_be_failed(self.number):
             connection.write(connection.codec.close_channel(self.number, error))
@@ -268,7 +246,7 @@ class Channel:
             codec = self.connection.codec
             if self.connection.connection is not None and self.number in codec.channels:
                 self.connection.write(codec.send(self.number, m.ChannelCloseOk()))
-            self.connection.channels.pop(self.number, None)
+            self.connection.forget_channel(self.number)
             self.done()
 
         self.end(is_failed=False)
@@ -277,10 +255,10 @@ class Channel:
 
     def end(self, *, is_failed: bool) -> None:
         """Give back what it holds; nothing is sent any more."""
-        if self._is_ended:
+        if self.is_ended:
             return
         self.flush()
-        self._is_ended = True
-        self.transaction.drop()
-        self.consuming.end(is_failed=is_failed)
-        self.settling.end()
+        self.is_ended = True
+        self._transaction.drop()
+        self._consuming.end(is_failed=is_failed)
+        self._settling.end()

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.gateway.amqp.channel import Channel
 from kafkaesque.gateway.amqp.desk import Desk
 from kafkaesque.gateway.amqp.opening import HANDSHAKE_MS_MAX, Opening
+from kafkaesque.gateway.amqp.ports import AmqpLink
 from kafkaesque.protocols.amqp import methods as m
-from kafkaesque.protocols.amqp.connection import Connection as Codec
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import (
     Acknowledged,
@@ -45,48 +45,18 @@ HEARTBEATS_MISSED: Final = 2
 UNBLOCK_MS: Final = 200
 
 
-class AmqpConnection(ClientConnection):
+class AmqpConnection(AmqpLink):
     """See the module."""
 
-    __slots__ = (
-        "_blocked",
-        "_has_written",
-        "_is_receiving",
-        "_is_set_up",
-        "_opening",
-        "_stranger_bytes",
-        "channels",
-        "codec",
-        "desk",
-        "is_over",
-        "owner",
-        "user",
-        "vhost",
-        "waiting",
-        "waiting_bytes",
-    )
+    __slots__ = ("_blocked", "_channels", "_is_receiving", "_opening", "_stranger_bytes")
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
-        super().__init__(shared)
-        self.desk: Final = desk
-        self.codec: Final = Codec()
-        self.channels: Final[dict[int, Channel]] = {}
-        self.vhost = ""
-        #: What the client says to be called.
-        self.user = ""
-        self.is_over = False
-        #: Names this connection for ever, as the owner of exclusive queues.
-        self.owner: Final = ".".join(map(str, desk.doors.queues.new_consumer()))
-        #: Events that wait in channels, and messages on their way to queues.
-        self.waiting = 0
-        self.waiting_bytes = 0
+        super().__init__(desk, shared)
+        self._channels: Final[dict[int, Channel]] = {}
         self._opening: Final = Opening(self)
         self._blocked = False
         self._is_receiving = False
-        self._is_set_up = False
         self._stranger_bytes = 0
-        #: Since the last beat.
-        self._has_written = False
 
     # -- from the network
 
@@ -116,7 +86,7 @@ class AmqpConnection(ClientConnection):
                 events = self.codec.receive(b"")
         finally:
             self._is_receiving = False
-        for channel in list(self.channels.values()):
+        for channel in list(self._channels.values()):
             channel.flush()
         if self.waiting_bytes and self.desk.doors.condition.space.reason is not None:
             self._block()
@@ -126,7 +96,7 @@ class AmqpConnection(ClientConnection):
         match event:
             case Published() | Acknowledged() | ChannelFailed():
                 self.shared.meter.requests += 1
-                channel = self.channels.get(event.channel)
+                channel = self._channels.get(event.channel)
                 if channel is not None:
                     channel.push(event)
             case MethodReceived():
@@ -147,15 +117,15 @@ class AmqpConnection(ClientConnection):
         if event.channel == 0:
             self._take_control(method)
         elif isinstance(method, m.ChannelOpen):
-            self.channels[event.channel] = Channel(self, event.channel)
+            self._channels[event.channel] = Channel(self, event.channel)
             self.send(event.channel, m.ChannelOpenOk())
         else:
             self._take_of_channel(event)
 
     def _take_of_channel(self, event: MethodReceived) -> None:
-        channel = self.channels.get(event.channel)
+        channel = self._channels.get(event.channel)
         if isinstance(event.method, m.ChannelCloseOk):
-            self.channels.pop(event.channel, None)
+            self._channels.pop(event.channel, None)
         elif channel is None or channel.is_ended:
             if isinstance(event.method, m.ChannelClose):
                 # Both have closed it at once.
@@ -172,35 +142,9 @@ class AmqpConnection(ClientConnection):
             case _:
                 self._opening.take(method)
 
-    # -- sending
-
-    def write(self, data: bytes) -> None:
-        """Send bytes of the codec."""
-        if self.connection is not None and data:
-            self._has_written = True
-            self.connection.write((data,))
-
-    def send(self, channel: int, method: Method) -> None:
-        """Send a method without content, if that is still of use."""
-        if self.connection is None or self.is_over:
-            return
-        if self._is_closing or (channel and not self.codec.can_deliver(channel)):
-            return
-        self.write(self.codec.send(channel, method))
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether the client does not read what it was sent."""
-        connection = self.connection
-        return (
-            connection is None
-            or connection.unsent_bytes() > self.shared.options.unsent_bytes_max // 2
-        )
-
-    @property
-    def knows_cancel(self) -> bool:
-        """Whether the client can be told that a consumer has ended."""
-        return self._opening.knows_cancel
+    def forget_channel(self, number: int) -> None:
+        """See `AmqpLink`."""
+        self._channels.pop(number, None)
 
     # -- waiting
 
@@ -226,7 +170,7 @@ class AmqpConnection(ClientConnection):
     def go_on(self) -> None:
         """See `ClientConnection`."""
         self.maybe_resume()
-        for channel in list(self.channels.values()):
+        for channel in list(self._channels.values()):
             channel.go_on()
 
     def _block(self) -> None:
@@ -234,7 +178,7 @@ class AmqpConnection(ClientConnection):
         if self._blocked or self.is_over:
             return
         self._blocked = True
-        if self._opening.knows_blocked and self.codec.state is ConnectionState.OPEN:
+        if self.knows_blocked and self.codec.state is ConnectionState.OPEN:
             self.send(0, m.ConnectionBlocked(reason="low on disk"))
         self.hold()
         self.shared.clock.call_later(UNBLOCK_MS, self._maybe_unblock)
@@ -246,7 +190,7 @@ class AmqpConnection(ClientConnection):
             self.shared.clock.call_later(UNBLOCK_MS, self._maybe_unblock)
             return
         self._blocked = False
-        if self._opening.knows_blocked and self.codec.state is ConnectionState.OPEN:
+        if self.knows_blocked and self.codec.state is ConnectionState.OPEN:
             self.send(0, m.ConnectionUnblocked())
         self.release()
 
@@ -273,16 +217,16 @@ class AmqpConnection(ClientConnection):
         if now_ms - self.active_ms > HEARTBEATS_MISSED * period_ms:
             self.refuse(f"it has sent nothing for {HEARTBEATS_MISSED} heartbeats")
             return
-        if not self._has_written and not self.is_over:
+        if not self.has_written and not self.is_over:
             self.write(HEARTBEAT_FRAME)
-        self._has_written = False
+        self.has_written = False
         self.shared.clock.call_later(period_ms // 2, self._beat)
 
     # -- ending
 
     def fail(self, error: AmqpError) -> None:
         """Tell the client its mistake, and end the connection when it has answered."""
-        if self.is_over or self.connection is None or self._is_closing:
+        if self.is_over or self.connection is None or self.is_closing:
             return
         self.write(self.codec.close(error))
         self.end_channels(is_failed=True)
@@ -292,13 +236,9 @@ class AmqpConnection(ClientConnection):
         else:
             self.expect(CLOSE_MS_MAX)
 
-    @property
-    def _is_closing(self) -> bool:
-        return self.codec.state in (ConnectionState.AWAITS_CLOSE_OK, ConnectionState.CLOSED)
-
     def _close_when_done(self) -> None:
         """The client takes its leave: answer when all that it has asked for is done."""
-        left = len(self.channels) + 1
+        left = len(self._channels) + 1
 
         def on_one() -> None:
             nonlocal left
@@ -309,14 +249,14 @@ class AmqpConnection(ClientConnection):
                 self._hang_up()
 
         self.expect(CLOSE_MS_MAX)
-        for channel in list(self.channels.values()):
+        for channel in list(self._channels.values()):
             channel.finish(on_one)
         on_one()
 
     def end_channels(self, *, is_failed: bool) -> None:
         """Give back what they hold."""
-        channels = list(self.channels.values())
-        self.channels.clear()
+        channels = list(self._channels.values())
+        self._channels.clear()
         for channel in channels:
             channel.end(is_failed=is_failed)
 

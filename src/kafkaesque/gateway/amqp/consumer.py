@@ -11,20 +11,18 @@ more by now, or is gone, is given back as never attempted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.amqp.incoming import Incoming, read_incoming
-from kafkaesque.gateway.amqp.settling import Delivery
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.settling import Delivery, Settling
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.queues.requests import Claim
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.channel import Channel
 
 #: Messages of one request, and their bytes; one alone may be larger.
 TAKEN_MAX: Final = 256
@@ -37,6 +35,17 @@ ATTACH_MS: Final = 5_000
 AGAIN_MS: Final = 500
 
 
+class Owner(Protocol):
+    """Who has the consumer."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages the channel may have."""
+
+    def on_deleted(self, tag: str) -> None:
+        """A consumer's queue is gone."""
+
+
 class Consumer:
     """See the module."""
 
@@ -47,7 +56,9 @@ class Consumer:
         "_is_taking",
         "_lock_ms",
         "_name",
+        "_owner",
         "_prefetch",
+        "_settling",
         "_writer",
         "is_exclusive",
         "is_over",
@@ -58,7 +69,9 @@ class Consumer:
 
     def __init__(
         self,
-        channel: Channel,
+        owner: Owner,
+        channel: ChannelPort,
+        settling: Settling,
         queue: QueueState,
         method: m.BasicConsume,
         tag: str,
@@ -66,7 +79,9 @@ class Consumer:
         prefetch: int,
         lock_ms: int,
     ) -> None:
+        self._owner = owner
         self._channel = channel
+        self._settling = settling
         self._consume = method
         self.queue: Final = queue
         self.tag: Final = tag
@@ -130,8 +145,7 @@ class Consumer:
 
     @property
     def _credit(self) -> int:
-        channel = self._channel
-        left = channel.consuming.credit
+        left = self._owner.credit
         if self._prefetch:
             left = min(left, self._prefetch - self.unacked)
         return min(left, TAKEN_MAX)
@@ -199,7 +213,7 @@ class Consumer:
         log_id = self.queue.topic_id
         known = {
             (each.offset, each.attempt)
-            for each in self._channel.settling.unacked.values()
+            for each in self._settling.unacked.values()
             if each.consumer is self
         }
         unknown = [
@@ -208,7 +222,7 @@ class Consumer:
             for offset in range(claim.first, claim.end)
             if (offset, claim.attempt) not in known
         ]
-        self._channel.settling.release(log_id, unknown)
+        self._settling.release(log_id, unknown)
 
     # -- sending
 
@@ -227,12 +241,12 @@ class Consumer:
         if frames:
             connection.write(b"".join(frames))
             connection.charge(CONSUMER_BYTE_RATE, size)
-        channel.settling.release(self.queue.topic_id, [each.claim for each in messages[count:]])
+        self._settling.release(self.queue.topic_id, [each.claim for each in messages[count:]])
         if self._consume.no_ack:
-            channel.settling.flush()
+            self._settling.flush()
 
     def _frame(self, message: q.QueueMessage, incoming: Incoming) -> bytes:
-        settling = self._channel.settling
+        settling = self._settling
         delivery = Delivery(self.queue.topic_id, message.offset, message.attempt, self)
         self.unacked += 1
         if self._consume.no_ack:
@@ -261,7 +275,7 @@ class Consumer:
         """Its queue is gone: the client is told, if it can be."""
         if not self.is_over:
             self.is_over = True
-            self._channel.consuming.on_deleted(self)
+            self._owner.on_deleted(self.tag)
 
     def end(self, *, is_failed: bool, then: Callable[[], None] | None = None) -> None:
         """No more is asked for, and what it has is given back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
@@ -14,14 +14,12 @@ from kafkaesque.gateway.amqp.arguments import declaration_of
 from kafkaesque.gateway.amqp.consumer import TIMEOUT_MS, Consumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.incoming import read_incoming
+from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import REPLY_TO, Replies
-from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, UNACKED_MAX, Delivery
+from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, UNACKED_MAX, Delivery, Settling
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.channel import Channel
 
 CONSUMERS_MAX: Final = 1_000
 #: The least that is asked for; a message is sent whole, however large it is.
@@ -34,22 +32,23 @@ CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
 class Consuming:
     """See the module."""
 
-    __slots__ = ("_channel", "_consumers", "_global", "_prefetch", "_turn", "replies")
+    __slots__ = ("_channel", "_consumers", "_global", "_prefetch", "_replies", "_settling", "_turn")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelPort, settling: Settling, replies: Replies) -> None:
         self._channel = channel
+        self._settling = settling
+        self._replies = replies
         #: By consumer tag.
         self._consumers: Final[dict[str, Consumer]] = {}
         #: Of the next consumers each, and of all of the channel together; 0: no limit.
         self._prefetch = 0
         self._global = 0
         self._turn = 0
-        self.replies: Final = Replies(channel)
 
     @property
     def credit(self) -> int:
         """How many more messages the channel may have."""
-        return (self._global or UNACKED_MAX) - len(self._channel.settling.unacked)
+        return (self._global or UNACKED_MAX) - len(self._settling.unacked)
 
     def go_on(self) -> None:
         """Ask for messages where the client may have more; each time another one comes first."""
@@ -96,7 +95,7 @@ class Consuming:
         _check_number(method, CONSUMER_TIMEOUT)
         if method.queue == REPLY_TO:
             channel.begin()
-            self.replies.make(method, lambda queue: self._begin(queue, method, tag))
+            self._replies.make(method, lambda queue: self._begin(queue, method, tag))
             return
         name = channel.queue_name(method.queue, method)
         self._with_queue(name, method, lambda queue: self._begin(queue, method, tag))
@@ -111,7 +110,16 @@ class Consuming:
         if queue.topic_id in exclusive:
             raise _in_use(queue, method)
         lock_ms = _consumer_timeout(queue, method)
-        consumer = Consumer(channel, queue, method, tag, prefetch=self._prefetch, lock_ms=lock_ms)
+        consumer = Consumer(
+            self,
+            channel,
+            self._settling,
+            queue,
+            method,
+            tag,
+            prefetch=self._prefetch,
+            lock_ms=lock_ms,
+        )
         channel.begin()
 
         def attach() -> None:
@@ -166,19 +174,21 @@ class Consuming:
             answer()
             return
         self._forget(consumer)
-        channel.settling.flush()
+        self._settling.flush()
         consumer.cancel(answer)
 
     def _forget(self, consumer: Consumer) -> None:
         if consumer.is_exclusive:
             self._channel.connection.desk.exclusive.discard(consumer.queue.topic_id)
 
-    def on_deleted(self, consumer: Consumer) -> None:
+    def on_deleted(self, tag: str) -> None:
         """A consumer's queue is gone."""
-        self._consumers.pop(consumer.tag, None)
+        consumer = self._consumers.pop(tag, None)
+        if consumer is None:
+            return
         self._forget(consumer)
         if self._channel.connection.knows_cancel:
-            self._channel.send(m.BasicCancel(consumer_tag=consumer.tag, nowait=True))
+            self._channel.send(m.BasicCancel(consumer_tag=tag, nowait=True))
 
     # -- single messages
 
@@ -209,7 +219,7 @@ class Consuming:
     @property
     def credit_of_channel(self) -> int:
         """How many more messages a channel may have, whatever its prefetch is."""
-        return UNACKED_MAX - len(self._channel.settling.unacked)
+        return UNACKED_MAX - len(self._settling.unacked)
 
     def _on_got(
         self, queue: QueueState, method: m.BasicGet, outcome: q.TakenMessages | RequestRefused
@@ -224,7 +234,7 @@ class Consuming:
             return
         (message,) = outcome.messages
         if channel.is_over:
-            channel.settling.release(queue.topic_id, [message.claim])
+            self._settling.release(queue.topic_id, [message.claim])
             channel.done()
             return
 
@@ -241,12 +251,12 @@ class Consuming:
         channel = self._channel
         connection = channel.connection
         if channel.is_over or not connection.codec.can_deliver(channel.number):
-            channel.settling.release(queue.topic_id, [message.claim])
+            self._settling.release(queue.topic_id, [message.claim])
             return
         now_ms = connection.shared.clock.wall_ms()
         incoming = read_incoming(message, queue, now_ms)
         delivery = Delivery(queue.topic_id, message.offset, message.attempt, None)
-        settling = channel.settling
+        settling = self._settling
         tag = settling.next_tag() if method.no_ack else settling.add(delivery)
         got = m.BasicGetOk(
             delivery_tag=tag,
@@ -285,10 +295,10 @@ class Consuming:
         for each in consumers:
             self._forget(each)
             each.end(is_failed=is_failed)
-        self.replies.end()
+        self._replies.end()
 
 
-def check_owner(channel: Channel, queue: QueueState, method: m.Method) -> None:
+def check_owner(channel: ChannelPort, queue: QueueState, method: m.Method) -> None:
     """Check that a queue is not another connection's own.
 
     Raises:

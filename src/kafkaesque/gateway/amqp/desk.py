@@ -15,7 +15,7 @@ from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.amqp.arguments import declaration_of
 from kafkaesque.gateway.amqp.sweeping import Sweeping
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.model.ids import NodeId, TopicId
+from kafkaesque.model.ids import TopicId
 
 #: What the controller is asked for may take so long.
 TIMEOUT_MS: Final = 30_000
@@ -34,7 +34,7 @@ class Desk:
         self.doors: Final = doors
         #: Queues that a consumer of this broker has for itself.
         self.exclusive: Final[set[TopicId]] = set()
-        self.sweeping: Final = Sweeping(self)
+        self.sweeping: Final = Sweeping(doors, self.delete_queue)
         self._report: Final = ReportLimit(report, doors.clock.call_later)
 
     def say(self, line: str) -> None:
@@ -102,13 +102,3 @@ class Desk:
 
         request = q.AskQueue(log_id=queue.topic_id)
         self.doors.queues.ask(request, q.QueueCounts, TIMEOUT_MS, on_counted)
-
-    def is_orphan(self, queue: QueueState) -> bool:
-        """Tell whether a queue belonged to a connection that is gone with its broker's process."""
-        said = declaration_of(queue)
-        if said is None or not said.owner:
-            return False
-        node, _, rest = said.owner.partition(".")
-        broker = self.doors.cluster.state.brokers.get(NodeId(int(node)))
-        incarnation = rest.partition(".")[0]
-        return broker is None or str(broker.incarnation) != incarnation

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.exchange_commands import DeclareExchange
 from kafkaesque.gateway.amqp.consuming import check_owner
 from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX, TIMEOUT_MS
 from kafkaesque.gateway.amqp.errors import error_of, failed
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.publishing import Publishing
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.wire import Table
 from kafkaesque.routing.exchanges.records import Arguments, Destination
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.channel import Channel
 
 #: Asks the controller; tells what came of it.
 _Ask = Callable[[Callable[[object], None]], None]
@@ -32,10 +30,11 @@ _Ask = Callable[[Callable[[object], None]], None]
 class Exchanges:
     """One channel's."""
 
-    __slots__ = ("_channel",)
+    __slots__ = ("_channel", "_publishing")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelPort, publishing: Publishing) -> None:
         self._channel = channel
+        self._publishing = publishing
 
     def take(self, method: m.Method) -> None:
         """Carry out a method.
@@ -95,7 +94,7 @@ class Exchanges:
         if exchanges.exists(vhost, name):
             answer()
         else:
-            channel.publishing.find_out(answer)
+            self._publishing.find_out(answer)
 
     def _delete(self, method: m.ExchangeDelete) -> None:
         channel = self._channel

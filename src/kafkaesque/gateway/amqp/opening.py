@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque import __version__
 from kafkaesque.access.authentication import Challenge, Failure, Success
@@ -10,6 +10,7 @@ from kafkaesque.access.sasl_mechanisms import MechanismRefused
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.chassis.login import Login
 from kafkaesque.gateway.amqp.arguments import declaration_of
+from kafkaesque.gateway.amqp.ports import AmqpLink
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
@@ -28,9 +29,6 @@ from kafkaesque.protocols.amqp.handshake import (
 from kafkaesque.protocols.amqp.methods import Method
 from kafkaesque.protocols.amqp.states import ConnectionState
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.connection import AmqpConnection
-
 HANDSHAKE_MS_MAX: Final = 10_000
 #: As RabbitMQ proposes them.
 CHANNEL_MAX: Final = 2_047
@@ -43,15 +41,11 @@ _GUEST: Final = ("guest", b"guest")
 class Opening:
     """One connection's channel 0."""
 
-    __slots__ = ("_connection", "_is_updating", "_start_ok", "knows_blocked", "knows_cancel")
+    __slots__ = ("_connection", "_start_ok")
 
-    def __init__(self, connection: AmqpConnection) -> None:
+    def __init__(self, connection: AmqpLink) -> None:
         self._connection = connection
         self._start_ok = m.ConnectionStartOk()
-        self._is_updating = False
-        #: What the client can be told.
-        self.knows_blocked = False
-        self.knows_cancel = False
 
     def start(self) -> None:
         """Say what is spoken here, and how clients can log in."""
@@ -101,8 +95,8 @@ class Opening:
     def _log_in(self, start_ok: m.ConnectionStartOk) -> None:
         connection = self._connection
         self._start_ok = start_ok
-        self.knows_blocked = has_capability(start_ok, BLOCKED)
-        self.knows_cancel = has_capability(start_ok, CANCEL_NOTIFY)
+        connection.knows_blocked = has_capability(start_ok, BLOCKED)
+        connection.knows_cancel = has_capability(start_ok, CANCEL_NOTIFY)
         offered = self._mechanisms()
         if start_ok.mechanism not in offered:
             what = f"unknown authentication mechanism '{start_ok.mechanism}'"

@@ -10,15 +10,16 @@ or no exchange, this broker finds out whether it has heard of all that there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
 from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.gateway.amqp.authorization import check_publish
 from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX
-from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.outgoing import Outgoing, read_outgoing
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.content_path import write_ack
@@ -26,9 +27,6 @@ from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.routing.exchanges.errors import NoSuchExchange
 from kafkaesque.routing.message import RoutedMessage
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.channel import Channel
 
 PUT_TIMEOUT_MS: Final = 30_000
 
@@ -41,14 +39,16 @@ class Publishing:
         "_idle",
         "_is_flush_due",
         "_next_sequence",
+        "_replies",
         "_under_way",
         "channel",
         "is_confirming",
         "known_until",
     )
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelPort, replies: Replies) -> None:
         self.channel: Final = channel
+        self._replies: Final = replies
         self.is_confirming = False
         self._next_sequence = 1
         #: By sequence number, rising: None: on its way; else whether it is in all its queues.
@@ -61,31 +61,12 @@ class Publishing:
         self.known_until = 0
 
     def select(self, method: m.ConfirmSelect) -> None:
-        """Confirm what is published from now on.
-
-        Raises:
-            AmqpError: the channel has transactions.
-        """
-        if self.channel.transaction.is_on:
-            what = "cannot switch from tx to confirm mode"
-            raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
+        """Confirm what is published from now on."""
         self.is_confirming = True
         if not method.nowait:
             self.channel.send(m.ConfirmSelectOk())
 
     # -- one message
-
-    def take(self, event: Published) -> None:
-        """Publish a message, or keep it until its transaction is committed.
-
-        Raises:
-            AmqpError: the exchange does not exist, or a property is not what it has to be.
-        """
-        self.channel.connection.charge(PRODUCER_BYTE_RATE, len(event.body))
-        if self.channel.transaction.is_on:
-            self.channel.transaction.add_publish(event)
-            return
-        self.publish(event, None)
 
     def publish(self, event: Published, on_done: Callable[[bool], None] | None) -> None:
         """Publish a message; `on_done` tells whether all its queues have it.
@@ -95,8 +76,9 @@ class Publishing:
         """
         channel = self.channel
         connection = channel.connection
+        connection.charge(PRODUCER_BYTE_RATE, len(event.body))
         outgoing = read_outgoing(event, connection.user, connection.shared.clock.wall_ms())
-        outgoing = channel.consuming.replies.name_reply(outgoing)
+        outgoing = self._replies.name_reply(outgoing)
         check_publish(channel, event.exchange, outgoing.keys)
         exchanges = connection.desk.doors.exchanges
         routed = outgoing.routed(event)

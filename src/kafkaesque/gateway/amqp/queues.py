@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
@@ -20,12 +20,12 @@ from kafkaesque.gateway.amqp.arguments import (
 from kafkaesque.gateway.amqp.consuming import check_owner
 from kafkaesque.gateway.amqp.desk import TIMEOUT_MS
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
+from kafkaesque.gateway.amqp.exchanges import Exchanges
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.sweeping import is_orphan
 from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.channel import Channel
 
 RESERVED: Final = "amq."
 GENERATED: Final = "amq.gen-"
@@ -37,10 +37,11 @@ _GROUP_SIZE: Final = "x-quorum-initial-group-size"
 class Queues:
     """One channel's."""
 
-    __slots__ = ("_channel",)
+    __slots__ = ("_channel", "_exchanges")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelPort, exchanges: Exchanges) -> None:
         self._channel = channel
+        self._exchanges = exchanges
 
     def take(self, method: m.Method) -> None:
         """Carry out a method.
@@ -56,7 +57,7 @@ class Queues:
             case m.QueueDelete():
                 self._delete(method)
             case m.QueueBind() | m.QueueUnbind():
-                self._channel.exchanges.take(method)
+                self._exchanges.take(method)
 
     def _name(self, name: str) -> QueueName:
         return QueueName(self._channel.connection.vhost, name)
@@ -84,7 +85,7 @@ class Queues:
     ) -> None:
         channel = self._channel
         desk = channel.connection.desk
-        if queue is not None and desk.is_orphan(queue):
+        if queue is not None and is_orphan(desk.doors.cluster.state, queue):
             # The connection that it belonged to is gone with its broker.
             self._ask(
                 lambda: desk.delete_queue(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -19,13 +19,11 @@ from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.gateway.amqp.arguments import Declaration
 from kafkaesque.gateway.amqp.errors import error_of, failed
 from kafkaesque.gateway.amqp.outgoing import Outgoing
+from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.properties import Properties, write_properties
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.channel import Channel
 
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
 #: What the names of queues for answers begin with.
@@ -38,7 +36,7 @@ class Replies:
 
     __slots__ = ("_channel", "_queue")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelPort) -> None:
         self._channel = channel
         self._queue: QueueState | None = None
 

@@ -6,22 +6,18 @@ until there is an answer; a message whose settlement never arrives comes again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.amqp.errors import failed
+from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicId
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.events import Acknowledged
 from kafkaesque.queues.requests import Claim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkaesque.gateway.amqp.channel import Channel
-    from kafkaesque.gateway.amqp.consumer import Consumer
 
 #: Deliveries of one channel that wait for an answer, whatever its prefetch says.
 UNACKED_MAX: Final = 65_535
@@ -34,6 +30,13 @@ _EXTEND_MS: Final = GET_LOCK_MS // 3
 _DEAD_LETTERS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
 
 
+class Holder(Protocol):
+    """Whose deliveries are counted."""
+
+    def on_settled(self) -> None:
+        """The client has said what becomes of one message."""
+
+
 class Delivery(NamedTuple):
     """A message that the client has."""
 
@@ -41,7 +44,7 @@ class Delivery(NamedTuple):
     offset: int
     attempt: int
     #: None: it was fetched singly.
-    consumer: Consumer | None
+    consumer: Holder | None
 
 
 class _Kind(NamedTuple):
@@ -62,7 +65,7 @@ class Settling:
 
     __slots__ = ("_channel", "_gathered", "_is_extending", "last_tag", "unacked")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelPort) -> None:
         self._channel = channel
         #: By delivery tag, rising.
         self.unacked: Final[dict[int, Delivery]] = {}
@@ -98,49 +101,27 @@ class Settling:
 
     # -- what the client says
 
-    def ack(self, event: Acknowledged) -> None:
-        """Deliveries are done with.
+    def recover(self, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
+        """All deliveries of the channel are to come again."""
+        self._end(0, True, _RELEASE, type(method))
+        if isinstance(method, m.BasicRecover):
+            self._channel.send(m.BasicRecoverOk())
 
-        Raises:
-            AmqpError: there is none of the tag.
-        """
-        if self._channel.transaction.is_on:
-            self._channel.transaction.add_ack(event)
-            return
-        self._end(event.delivery_tag, event.multiple, _SETTLE, m.BasicAck)
-
-    def take(self, method: m.Method) -> None:
-        """Deliveries are not wanted, or are to come again.
-
-        Raises:
-            AmqpError: there is none of the tag.
-        """
-        transaction = self._channel.transaction
-        match method:
-            case m.BasicRecover() | m.BasicRecoverAsync():
-                self._end(0, True, _RELEASE, type(method), may_be_none=True)
-                if isinstance(method, m.BasicRecover):
-                    self._channel.send(m.BasicRecoverOk())
-            case _ if transaction.is_on:
-                transaction.add_ack(method)
-            case _:
-                self.take_now(method)
-
-    def take_now(self, method: m.Method | Acknowledged) -> None:
-        """Do what was said, also of a transaction that is committed.
+    def take(self, said: Acknowledged | m.Method) -> None:
+        """Deliveries are done with, are not wanted, or are to come again.
 
         Raises:
             AmqpError: there is no delivery of the tag.
         """
-        match method:
+        match said:
             case Acknowledged():
-                self._end(method.delivery_tag, method.multiple, _SETTLE, m.BasicAck)
+                self._end(said.delivery_tag, said.multiple, _SETTLE, m.BasicAck)
             case m.BasicNack():
-                kind = _RELEASE if method.requeue else _REJECT
-                self._end(method.delivery_tag, method.multiple, kind, m.BasicNack)
+                kind = _RELEASE if said.requeue else _REJECT
+                self._end(said.delivery_tag, said.multiple, kind, m.BasicNack)
             case m.BasicReject():
-                kind = _FAIL if method.requeue else _REJECT
-                self._end(method.delivery_tag, False, kind, m.BasicReject)
+                kind = _FAIL if said.requeue else _REJECT
+                self._end(said.delivery_tag, False, kind, m.BasicReject)
 
     def check(self, tag: int, multiple: bool, method: type[m.Method]) -> None:
         """Check that there is a delivery of a tag.
@@ -150,9 +131,8 @@ class Settling:
         """
         self._tags(tag, multiple, method)
 
-    def _tags(
-        self, tag: int, multiple: bool, method: type[m.Method], *, may_be_none: bool = False
-    ) -> list[int]:
+    def _tags(self, tag: int, multiple: bool, method: type[m.Method]) -> list[int]:
+        may_be_none = False
         if not multiple:
             found = [tag] if tag in self.unacked else []
         elif tag == 0:
@@ -169,16 +149,8 @@ class Settling:
             raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
         return found
 
-    def _end(
-        self,
-        tag: int,
-        multiple: bool,
-        kind: _Kind,
-        method: type[m.Method],
-        *,
-        may_be_none: bool = False,
-    ) -> None:
-        for each in self._tags(tag, multiple, method, may_be_none=may_be_none):
+    def _end(self, tag: int, multiple: bool, kind: _Kind, method: type[m.Method]) -> None:
+        for each in self._tags(tag, multiple, method):
             delivery = self.unacked.pop(each)
             self.settle(delivery, kind)
 

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
 from kafkaesque.broker.options.queues import DECLARATION
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.amqp.arguments import declaration_of
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId, TopicId
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.desk import Desk
 
 SWEEP_MS: Final = 5_000
 #: A broker that was not heard of for so long, and with it its connections, is gone.
@@ -44,10 +42,11 @@ class _Use(NamedTuple):
 class Sweeping:
     """See the module."""
 
-    __slots__ = ("_desk", "_is_over", "_uses")
+    __slots__ = ("_delete", "_doors", "_is_over", "_uses")
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, doors: Doors, delete: Callable[[QueueState], None]) -> None:
+        self._doors = doors
+        self._delete = delete
         self._uses: Final[dict[TopicId, _Use]] = {}
         self._is_over = False
 
@@ -63,15 +62,15 @@ class Sweeping:
         """A client of this broker has declared a queue, or asked it for a message."""
         use = self._uses.get(queue.topic_id)
         if use is not None:
-            self._uses[queue.topic_id] = use._replace(at_ms=self._desk.doors.clock.now_ms())
+            self._uses[queue.topic_id] = use._replace(at_ms=self._doors.clock.now_ms())
 
     def _later(self, act: Callable[[], None]) -> None:
-        self._desk.doors.clock.call_later(SWEEP_MS, act)
+        self._doors.clock.call_later(SWEEP_MS, act)
 
     def _sweep(self) -> None:
         if self._is_over:
             return
-        queues = self._desk.doors.cluster.state.queues_by_log
+        queues = self._doors.cluster.state.queues_by_log
         for log_id in [each for each in self._uses if each not in queues]:
             del self._uses[log_id]
         is_first = self._is_first()
@@ -80,7 +79,7 @@ class Sweeping:
             if not queue.options.get(DECLARATION) or not left:
                 continue
             if is_first and self._has_lost_its_owner(queue):
-                self._desk.delete_queue(queue)
+                self._delete(queue)
                 left -= 1
             elif EXPIRES in queue.options[DECLARATION] and self._is_led_here(queue):
                 self._ask(queue)
@@ -88,38 +87,48 @@ class Sweeping:
         self._later(self._sweep)
 
     def _is_first(self) -> bool:
-        cluster = self._desk.doors.cluster
+        cluster = self._doors.cluster
         return min((each.node for each in cluster.alive_brokers()), default=-1) == cluster.node
 
     def _is_led_here(self, queue: QueueState) -> bool:
-        cluster = self._desk.doors.cluster
+        cluster = self._doors.cluster
         return cluster.leaders.leader(queue.partitions[0].group) == cluster.node
 
     def _has_lost_its_owner(self, queue: QueueState) -> bool:
         said = declaration_of(queue)
         if said is None or not said.owner:
             return False
-        if self._desk.is_orphan(queue):
+        if is_orphan(self._doors.cluster.state, queue):
             return True
-        cluster = self._desk.doors.cluster
+        cluster = self._doors.cluster
         node = NodeId(int(said.owner.partition(".")[0]))
         return node != cluster.node and not cluster.was_alive(node, LOST_MS)
 
     def _ask(self, queue: QueueState) -> None:
         request = q.AskQueue(log_id=queue.topic_id)
         on_counted = partial(self._on_counted, queue)
-        self._desk.doors.queues.ask(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
+        self._doors.queues.ask(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
 
     def _on_counted(self, queue: QueueState, counts: q.QueueCounts | RequestRefused) -> None:
         said = declaration_of(queue)
         expires_ms = None if said is None else said.number(EXPIRES)
         if isinstance(counts, RequestRefused) or expires_ms is None:
             return
-        now_ms = self._desk.doors.clock.now_ms()
+        now_ms = self._doors.clock.now_ms()
         removed = sum(counts.removed.values())
         use = self._uses.get(queue.topic_id)
         if use is None or counts.consumers or counts.in_flight or use.removed != removed:
             self._uses[queue.topic_id] = _Use(removed, now_ms)
         elif now_ms - use.at_ms >= expires_ms:
             del self._uses[queue.topic_id]
-            self._desk.delete_queue(queue)
+            self._delete(queue)
+
+
+def is_orphan(state: ClusterState, queue: QueueState) -> bool:
+    """Tell whether a queue belonged to a connection that is gone with its broker's process."""
+    said = declaration_of(queue)
+    if said is None or not said.owner:
+        return False
+    node, _, rest = said.owner.partition(".")
+    broker = state.brokers.get(NodeId(int(node)))
+    return broker is None or str(broker.incarnation) != rest.partition(".")[0]

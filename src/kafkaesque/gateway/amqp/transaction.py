@@ -8,15 +8,15 @@ knows. A queue alone is a unit: its messages of one commit go in batches of up t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.gateway.amqp.errors import failed
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.publishing import Publishing
+from kafkaesque.gateway.amqp.settling import Settling
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.events import Acknowledged, Published
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.amqp.channel import Channel
 
 #: What one transaction has at most: messages and acknowledgements, and bytes.
 ENTRIES_MAX: Final = 10_000
@@ -28,10 +28,12 @@ _Said = Acknowledged | m.Method
 class Transaction:
     """One channel's."""
 
-    __slots__ = ("_acks", "_channel", "_publishes", "_size", "is_on")
+    __slots__ = ("_acks", "_channel", "_publishes", "_publishing", "_settling", "_size", "is_on")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ChannelPort, publishing: Publishing, settling: Settling) -> None:
         self._channel = channel
+        self._publishing = publishing
+        self._settling = settling
         self.is_on = False
         self._publishes: list[Published] = []
         self._acks: list[_Said] = []
@@ -44,7 +46,7 @@ class Transaction:
             AmqpError: the channel confirms, or has no transactions.
         """
         if isinstance(method, m.TxSelect):
-            if self._channel.publishing.is_confirming:
+            if self._publishing.is_confirming:
                 what = "cannot switch from confirm to tx mode"
                 raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
             self.is_on = True
@@ -74,9 +76,9 @@ class Transaction:
             AmqpError: there is no such delivery, or there is too much.
         """
         if isinstance(said, Acknowledged | m.BasicNack):
-            self._channel.settling.check(said.delivery_tag, said.multiple, m.BasicAck)
+            self._settling.check(said.delivery_tag, said.multiple, m.BasicAck)
         elif isinstance(said, m.BasicReject):
-            self._channel.settling.check(said.delivery_tag, False, m.BasicReject)
+            self._settling.check(said.delivery_tag, False, m.BasicReject)
         self._acks.append(said)
         self._check()
 
@@ -105,7 +107,7 @@ class Transaction:
 
         def publish() -> None:
             for each in publishes:
-                channel.publishing.publish(each, on_one)
+                self._publishing.publish(each, on_one)
             channel.begin()
             on_one(True)
 
@@ -114,13 +116,13 @@ class Transaction:
                 what = "the transaction is not committed as a whole: some messages may be"
                 raise failed(ReplyCode.INTERNAL_ERROR, what, method)
             for each in acks:
-                channel.settling.take_now(each)
+                self._settling.take(each)
             channel.begin()
-            channel.settling.flush(answer)
+            self._settling.flush(answer)
 
         def answer() -> None:
             channel.send(m.TxCommitOk())
             channel.done()
 
         # Where messages go has to be known before the first one does.
-        channel.publishing.find_out(publish)
+        self._publishing.find_out(publish)
