@@ -59,10 +59,14 @@ class Ground:
         until_ms = self.env.clock.now_ms() + ms
         self.loop.run_until(lambda: self.env.clock.now_ms() >= until_ms, ms + 1_000)
 
+    def kill(self, broker: int) -> None:
+        """Kill a broker's process."""
+        self.cluster._machines[self.cluster.names[broker - 1]].kill()
+
     def restart(self, broker: int) -> None:
         """Kill a broker's process, and start it again."""
         machine = self.cluster._machines[self.cluster.names[broker - 1]]
-        machine.kill()
+        self.kill(broker)
         self.wait(1_000)
         self.cluster.boot(machine)
         self.loop.run_until(lambda: self.cluster.is_back(machine), PATIENCE_MS)
