@@ -146,7 +146,7 @@ def test_a_topic_is_reassigned_by_the_command_line(
     make_topic(admin, "reassigned", [[1], [2]])
     write(cluster, "reassigned", 200)
     told = run(cluster, "topic", "reassign", "reassigned", "--replicas", "3,4")
-    assert "are on broker(s) 3,4: 2 partitions" in told
+    assert "are on brokers 3, 4: 2 partitions" in told
     eventually(lambda: replicas_of(admin, "reassigned") == [[3, 4], [3, 4]], "all know it")
     assert len(read(cluster, "reassigned", 200)) == 200
     assert "there is no broker 9" in run(
@@ -226,7 +226,7 @@ def test_a_move_under_way_is_shown_and_is_no_trouble(
         doctor = subprocess.run(
             [*COMMAND, "doctor", "-b", late], capture_output=True, text=True, check=False
         ).stdout
-        assert "replicas move from broker(s) 2,1 to 2,3: slow-0" in doctor
+        assert "replicas move from brokers 2, 1 to brokers 2, 3: slow-0" in doctor
         assert "under-replicated" not in doctor
         run(cluster, "cluster", "wait", "--brokers", "4", "--in-sync", "--timeout", "90")
         stopped = run(cluster, "topic", "reassign", "slow", "--cancel")

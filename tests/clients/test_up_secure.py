@@ -222,7 +222,7 @@ def test_commands_by_their_environments(up: SecureUp) -> None:
     assert up.command("app", "publish", TOPIC, "from the command line").returncode == 0
     refused = up.command("app", "publish", FORBIDDEN, "x")
     assert refused.returncode == 1
-    assert "no rule allows this with topic salaries" in refused.stderr
+    assert "no rule allows write on topic salaries" in refused.stderr
     assert up.command("app", "rule", "list").returncode == 1
     rules = up.command("admin", "rule", "list", "--principal", "User:app").stdout.splitlines()
     kinds = sorted(line.split("\t")[3] for line in rules[1:])

@@ -140,9 +140,11 @@ def sentences(moves: Moves) -> list[str]:
     """Return what moves in words, each pair of places once."""
     ways: dict[tuple[str, str], list[str]] = {}
     for (topic, number), move in sorted(moves.items()):
-        ways.setdefault((_list(move.origin), _list(move.target)), []).append(f"{topic}-{number}")
+        ways.setdefault((in_words(move.origin), in_words(move.target)), []).append(
+            f"{topic}-{number}"
+        )
     told = [
-        f"replicas move from broker(s) {origin} to {target}: {named(names)}"
+        f"replicas move from {origin} to {target}: {named(names)}"
         for (origin, target), names in list(ways.items())[:NAMED_MAX]
     ]
     rest = len(ways) - NAMED_MAX

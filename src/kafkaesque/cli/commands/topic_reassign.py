@@ -72,7 +72,7 @@ def reassign(
         return
     request_moves(bootstrap, dict.fromkeys(chosen, nodes))
     await_moves(screen, bootstrap, dict.fromkeys(chosen, same_nodes(nodes)), timeout)
-    _tell(screen, chosen, f"on broker(s) {replicas}", nodes)
+    _tell(screen, chosen, f"on {in_words(nodes)}", nodes)
 
 
 def _cancel(
