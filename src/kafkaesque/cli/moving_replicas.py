@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkaesque.cli.doctor.findings import NAMED_MAX, named
+from kafkaesque.cli.doctor.findings import NAMED_MAX, in_words, named
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask

@@ -48,6 +48,7 @@ def reassign(
       kafkaesque topic reassign --list
       kafkaesque topic reassign orders --cancel
     """
+    from kafkaesque.cli.doctor.findings import in_words
     from kafkaesque.cli.replica_moves import (
         await_moves,
         choose,
