@@ -1,7 +1,7 @@
 """`kafkaesque login`: begins a session, for the commands that come."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +10,8 @@ from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOpt
 from kafkaesque.cli.screen import Screen
 
 app = new_app(no_args_is_help=False)
+
+_CODE_PROMPT: Final = "code of the second factor (Enter if you have none)"
 
 
 @app.command()
@@ -64,7 +66,7 @@ def login(
     if code is None:
         code = ""
         if is_typed():
-            code = typer.prompt("code (Enter: none)", default="", show_default=False, err=True)
+            code = typer.prompt(_CODE_PROMPT, default="", show_default=False, err=True)
     body = {"user": name, "password": password.reveal().decode(), "code": code}
     told = send(admin, "POST", "/session", body, as_self=False)
     session = StoredSession(
