@@ -113,13 +113,10 @@ def create(
     matched = requests.names_of(bootstrap, ResourceType(kind), name, is_prefix=prefix)
     if not dry_run:
         requests.add_rules(bootstrap, rules)
-    added = f"{'would add' if dry_run else 'added'} {counted(len(rules), 'rule')}"
-    if matched is None:
-        sentence = added
-    else:
-        noun = "topic" if topic is not None else "queue" if queue is not None else "group"
-        sentence = f"{added}; {'it matches' if len(rules) == 1 else 'they match'} "
-        sentence += _told(matched, noun)
+    sentence = f"{'would add' if dry_run else 'added'} {counted(len(rules), 'rule')}"
+    if matched is not None:
+        sentence += f"; {'it matches' if len(rules) == 1 else 'they match'} "
+        sentence += _told(matched, ResourceType(kind).name.lower())
     document = {
         "added": not dry_run,
         "topics": matched if topic is not None else [],
