@@ -4,12 +4,20 @@ What is told waits in the trail until `AuditWriter` takes it, four times a secon
 where something is allowed: only refusals, log-ins, changes and use of keys are told.
 """
 
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import msgspec
 
-from kafkaesque.access.audit import EVENT_KINDS, AuditEvent, AuditKind, ClientOrigin, Outcome
+from kafkaesque.access.audit import (
+    EVENT_KINDS,
+    AuditEvent,
+    AuditKind,
+    ClientOrigin,
+    DataChange,
+    Outcome,
+)
 from kafkaesque.access.audit_trail import AuditTrail
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal
@@ -34,6 +42,22 @@ def operation_word(operation: Operation) -> str:
 def resource_word(resource_type: ResourceType) -> str:
     """Return a resource type as rules are written."""
     return resource_type.name.lower().replace("_", "-")
+
+
+class AuditedClient(Protocol):
+    """Who has logged in, and where it has come from."""
+
+    @property
+    def principal(self) -> str:
+        """Its name in rules."""
+
+    @property
+    def host(self) -> str:
+        """Its address."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that it came by."""
 
 
 class Audit:
@@ -95,5 +119,31 @@ class Audit:
                 resource=name,
                 outcome=Outcome.REFUSED,
                 because=because,
+            )
+        )
+
+    def change_of_data(
+        self,
+        client: AuditedClient | None,
+        change: DataChange,
+        resource_type: ResourceType,
+        name: str,
+        detail: Mapping[str, str] = MappingProxyType({}),
+        *,
+        outcome: Outcome = Outcome.DONE,
+    ) -> None:
+        """Somebody has changed what is no metadata; `client` is None where nobody logs in."""
+        self.note(
+            AuditEvent(
+                at_ms=0,
+                kind=AuditKind.CHANGE,
+                principal=client.principal if client else "",
+                host=client.host if client else "",
+                listener=client.listener if client else "",
+                operation=change.value,
+                resource_type=resource_word(resource_type),
+                resource=name,
+                outcome=outcome,
+                detail=dict(detail),
             )
         )

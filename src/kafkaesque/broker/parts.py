@@ -44,6 +44,7 @@ from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
+from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
@@ -357,6 +358,7 @@ class BrokerParts:
             replication_factor=int(option("audit.topic.replication.factor")),
             retention_ms=int(option("audit.retention.ms")),
             retention_bytes=int(option("audit.retention.bytes")),
+            encryption=str(option(INTERNAL_ENCRYPTION)),
             report=self.reports.error,
         )
 
@@ -593,6 +595,7 @@ class BrokerParts:
                 clock=self.env.clock,
                 metadata=self.metadata,
                 calls=self.queue_calls,
+                hosts=self.queue_hosts,
             ),
             access=self._make_access(),
             keys=self.topic_keys,

@@ -22,6 +22,7 @@ ABOUT_ACCESS = {
     "listener-plaintext",
     "rules-stale",
     "topic-keys-missing",
+    "audit-dropped",
     "user-without-rules",
     "rule-names-nobody",
 }
@@ -139,6 +140,20 @@ def test_brokers_that_lead_encrypted_topics_without_their_keys() -> None:
         found = checks_of(leading_encrypted(leader, **metrics))["topic-keys-missing"]
         assert list(found.names) == [str(leader), "orders"]
         assert cause in found.cause
+
+
+def test_audit_events_that_were_dropped() -> None:
+    def dropped(count: float, waiting: float = 0.0) -> Facts:
+        metrics = {"kafkaesque_audit_dropped_total": count, "kafkaesque_audit_waiting": waiting}
+        admin = AdminFacts(
+            metrics=metrics, version="", reasons=(), clock_ahead_s=0.0, clock_error_s=0.0
+        )
+        return with_broker(facts(), 1, admin=admin)
+
+    assert "audit-dropped" not in found_in(dropped(0.0, 5.0))
+    assert found_in(dropped(3.0))["audit-dropped"] == ["1"]
+    assert "had no leader" in checks_of(dropped(3.0))["audit-dropped"].cause
+    assert "5 wait now" in checks_of(dropped(3.0, 5.0))["audit-dropped"].cause
 
 
 def test_users_without_rules() -> None:

@@ -26,7 +26,8 @@ app = new_app(
     "second factors."
 )
 totp = new_app(
-    help="Second factors (TOTP): add, remove.\n\n\b\nExample:\n  kafkaesque user totp add alice"
+    help="Second factors (TOTP): add, remove, show.\n\n\b\n"
+    "Example:\n  kafkaesque user totp add alice"
 )
 app.add_typer(totp, name="totp")
 app.add_typer(keys, name="key")
@@ -395,19 +396,38 @@ def add_factor(
     from urllib.parse import quote
 
     from kafkaesque.cli.admin_requests import send
-    from kafkaesque.cli.qr_code import show_qr_code
+    from kafkaesque.cli.qr_code import show_second_factor
 
     told = send(admin, "POST", f"/users/{quote(name, safe='')}/second-factor")
     screen = Screen(json=json)
     if json:
         screen.show_json({"user": name, "uri": told["uri"], "codes": told["recovery_codes"]})
         return
-    show_qr_code(told["uri"])
-    typer.echo(told["uri"])
-    typer.echo("\nRecovery codes, each good once where the authenticator is lost:")
-    for each in told["recovery_codes"]:
-        typer.echo(f"  {each}")
+    show_second_factor(told["uri"], told["recovery_codes"])
     typer.echo(f"\n{name} scans this with an authenticator; it is not shown again.")
+
+
+@totp.command("show")
+def show_factor(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Such as admin.totp of `kafkaesque up --secure`.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Show the QR code of a second factor that is in a file, for an authenticator to scan.
+
+    \b
+    Example:
+      kafkaesque user totp show secured/admin.totp
+    """
+    from kafkaesque.cli.qr_code import show_second_factor
+    from kafkaesque.cli.totp_file import read_totp_uri
+
+    show_second_factor(read_totp_uri(file), ())
 
 
 @totp.command("remove")

@@ -22,6 +22,7 @@ def check_access(facts: Facts, limits: Limits) -> Iterator[Finding]:
     yield from _listeners(facts)
     yield from _stale_rules(facts)
     yield from _keys(facts)
+    yield from _audit(facts)
     if facts.access is not None:
         yield from _users(facts.access)
         yield from _rules(facts.access, takes_others=_takes_others(facts))
@@ -134,6 +135,27 @@ def _keys(facts: Facts) -> Iterator[Finding]:
             command=f"key.keeper.file in the file of broker {broker.id}, the same as everywhere, "
             'and a restart    (docs/security.md, "Encrypted topics")',
             names=[str(broker.id), *topics],
+        )
+
+
+def _audit(facts: Facts) -> Iterator[Finding]:
+    """Brokers that had no room for what belongs in the audit log."""
+    for broker in facts.brokers:
+        metrics = {} if broker.admin is None else broker.admin.metrics
+        dropped = int(metrics.get("kafkaesque_audit_dropped_total", 0))
+        if not dropped:
+            continue
+        waiting = int(metrics.get("kafkaesque_audit_waiting", 0))
+        yield Finding(
+            check="audit-dropped",
+            severity=Severity.WARNING,
+            what=f"broker {broker.id} has dropped {dropped:,} audit events since its start",
+            cause=f"{waiting:,} wait now: __audit cannot be written to"
+            if waiting
+            else "more than 10,000 waited: __audit had no leader, or too few replicas in sync",
+            command="kafkaesque topic describe __audit    (its leader, and replicas in sync; "
+            "`kafkaesque audit show` has an entry `dropped`)",
+            names=[str(broker.id)],
         )
 
 

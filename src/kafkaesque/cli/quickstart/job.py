@@ -140,7 +140,7 @@ class Job:
         if security is None:
             leave_clusters()
         else:
-            security.use_here(APP)
+            security.use_here()
             self._result.clients = str(security.clients)
             print(f"Clients log in as {APP}, over TLS: {security.clients}", flush=True)
         self._cluster.start()

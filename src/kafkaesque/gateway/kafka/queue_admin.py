@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
+from kafkaesque.access.audit import DataChange
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.controller.client import OnOutcome
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import ControllerResult, Done
@@ -19,10 +21,12 @@ from kafkaesque.broker.requests.queue_commands import (
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.data_changes import tell
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.queues import ask_all, log_of
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.options import write_value
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRequest
 from kafkaesque.protocols.kafka.messages.alter_queue_response import AlterQueueResponse
 from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
@@ -49,6 +53,13 @@ class Maintenance(IntEnum):
     PURGE = 0
     REDRIVE = 1
     UNPARK = 2
+
+
+_CHANGES: Final[dict[int, DataChange]] = {
+    Maintenance.PURGE: DataChange.PURGE,
+    Maintenance.REDRIVE: DataChange.REDRIVE,
+    Maintenance.UNPARK: DataChange.UNPARK,
+}
 
 
 def on_create(context: Context, call: Call) -> None:
@@ -133,6 +144,7 @@ def on_maintain(context: Context, call: Call) -> None:
     request: MaintainQueueRequest = call.read()
 
     def answer(outcome: Done | RequestRefused) -> None:
+        _tell(context, call, request, outcome)
         if isinstance(outcome, RequestRefused):
             call.answer(_refused(MaintainQueueResponse, outcome))
         else:
@@ -144,6 +156,20 @@ def on_maintain(context: Context, call: Call) -> None:
         answer(refusal)
     else:
         ask_all(context, asked, Done, max(1, request.timeout_ms), answer)
+
+
+def _tell(
+    context: Context,
+    call: Call,
+    request: MaintainQueueRequest,
+    outcome: Done | RequestRefused,
+) -> None:
+    change = _CHANGES.get(request.action)
+    if change is not None:
+        name = queue_resource(QueueName(request.vhost, request.queue))
+        code = code_of(outcome) if isinstance(outcome, RequestRefused) else ErrorCode.NONE
+        detail = f"to {request.target}" if request.target else ""
+        tell(context, call, change, ResourceType.QUEUE, name, code, detail)
 
 
 def _maintenance(context: Context, request: MaintainQueueRequest) -> q.AnyQueueRequest:
@@ -254,8 +280,10 @@ class _Counting:
             self._call.answer(DescribeQueuesResponse(queues=self._described))
 
 
-#: Of several partitions the one that is not 0 and least counts, or the greatest; else the sum.
-_LEAST, _GREATEST = ("oldest_ms",), ("consumers",)
+#: Of several partitions the one that is not 0 and least counts, or the least, or the greatest;
+#: else the sum.
+_EARLIEST, _LEAST = ("oldest_ms",), ("unwanted_ms", "head_delayed")
+_GREATEST = ("consumers", "newest_ms", "head_failures", "held_by_message")
 
 
 def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCount]:
@@ -265,8 +293,10 @@ def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCo
     known = {each.name: each.count for each in before}
     for each in more:
         both = known[each.name], each.count
-        if each.name in _LEAST:
+        if each.name in _EARLIEST:
             known[each.name] = min((one for one in both if one), default=0)
+        elif each.name in _LEAST:
+            known[each.name] = min(both)
         else:
             known[each.name] = max(both) if each.name in _GREATEST else sum(both)
     return [QueueCount(name, count) for name, count in known.items()]
@@ -285,6 +315,12 @@ def _counts(counts: q.QueueCounts) -> list[QueueCount]:
         "log_start",
         "log_end",
         "log_bytes",
+        "newest_ms",
+        "head_failures",
+        "in_flight_max",
+        "unwanted_ms",
     )
     shown = [QueueCount(name, getattr(counts, name)) for name in names]
+    shown.append(QueueCount("head_delayed", counts.head_place == "delayed"))
+    shown.append(QueueCount("held_by_message", counts.held_by == "message"))
     return shown + [QueueCount(f"removed_{why}", count) for why, count in counts.removed.items()]
