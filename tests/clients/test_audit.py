@@ -363,7 +363,7 @@ def test_use_of_keys(place: Place) -> None:
 def test_it_is_read_by_those_whom_a_rule_names_it_and_written_by_nobody(place: Place) -> None:
     done = place.run("app", "audit", "show")
     assert done.returncode == 1
-    assert "no rule allows this" in done.stderr
+    assert "no rule allows read on topic __audit" in done.stderr
     place.wait_for("--what", "refusal", resource=TOPIC, principal="User:app")
     place.ok("root", "rule", "create", "User:app", "-o", "read", "--topic", "*")
     assert place.run("app", "audit", "verify").returncode == 1, "a rule for all names is not enough"

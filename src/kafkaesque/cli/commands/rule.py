@@ -121,12 +121,10 @@ def create(
     matched = requests.names_of(bootstrap, ResourceType(kind), name, is_prefix=prefix)
     if not dry_run:
         requests.add_rules(bootstrap, rules)
-    if matched is None:
-        sentence = f"the rule {'would be' if dry_run else 'is'} added"
-    else:
-        noun = ResourceType(kind).name.lower()
-        verb = "would be for" if dry_run else "is for"
-        sentence = f"the rule {verb} {_told(matched, noun)}"
+    sentence = f"{'would add' if dry_run else 'added'} {counted(len(rules), 'rule')}"
+    if matched is not None:
+        sentence += f"; {'it matches' if len(rules) == 1 else 'they match'} "
+        sentence += _told(matched, ResourceType(kind).name.lower())
     document = {
         "added": not dry_run,
         "topics": matched if topic is not None else [],

@@ -410,7 +410,7 @@ def _secure_suggestions(files: SecureFiles, cluster: LocalCluster) -> list[str]:
     name, clients = own_name(), files.clients
     first = cluster.brokers[0]
     lines = [
-        f"  . {_shown(clients / f'{APP}.env')}     be {APP}, in this terminal",
+        f"  . {_shown(clients / f'{APP}.env')}     log in as {APP}, in this terminal",
         f"  {name} publish {APP_PREFIX}greetings hello",
         f"  {name} consume {APP_PREFIX}greetings --from-beginning --max 1",
         f"  kcat -F {_shown(clients / f'{APP}.librdkafka.conf')} -L",
