@@ -65,6 +65,18 @@ class InterestMachine(RuleBasedStateMachine):
         self.own.on_confirmed(1, number)
 
     @rule()
+    def tell_and_hear_all(self) -> None:
+        self.tell()
+        while self.link:
+            self.hear()
+
+    @rule(name_filters=st.lists(st.sampled_from(FILTERS), min_size=2, max_size=6))
+    def subscribe_and_confirm(self, name_filters: list[NameFilter]) -> None:
+        for each in name_filters:
+            self.subscribe(each)
+        self.tell_and_hear_all()
+
+    @rule()
     def cut_the_link(self) -> None:
         self.link.clear()
         self.sent = None
