@@ -17,6 +17,7 @@ from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.metadata.queue_planner import MESSAGE_BYTES_MAX
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
+from kafkaesque.chassis.meanings import shown_headers, shown_key
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
@@ -172,7 +173,13 @@ def _taken(messages: list[q.QueueMessage], partition: int) -> TakeMessagesRespon
 def _batch(messages: list[q.QueueMessage]) -> bytes:
     """Return messages as one batch, with the offsets that they have."""
     records = [
-        Record(each.offset, each.timestamp_ms, each.key, each.value, each.headers)
+        Record(
+            each.offset,
+            each.timestamp_ms,
+            shown_key(each.headers, each.key),
+            each.value,
+            shown_headers(each.headers),
+        )
         for each in messages
     ]
     return bytes(encode_batch(records))
