@@ -288,9 +288,9 @@ def test_rules_tell_queues_of_two_virtual_hosts_apart() -> None:
 
 
 def test_options_of_queues_fit_into_the_memory_of_every_broker(cluster: Cluster) -> None:
-    long = {"tags": "x" * (OPTION_LENGTH_MAX + 1)}
+    long: dict[str, str] = {"tags": "x" * (OPTION_LENGTH_MAX + 1)}
     with pytest.raises(InvalidConfig, match="tags has 65,537 characters, and may have 65,536"):
         cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name="tasks", options=long))
     cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name="tasks"))
     with pytest.raises(InvalidConfig, match="tags has 65,537 characters"):
-        cluster.do(ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes=long))
+        cluster.do(ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={**long}))
