@@ -91,10 +91,26 @@ export class Cluster {
       ...Array.from({ length: 60 }, (_, i) => ({ key: `k${i}`, value: `order number ${i}` })),
     ];
     for (const each of messages) await this.change('POST', '/topics/orders/messages', each);
+    await this.fillQueues();
     for (const group of ['billing', HOSTILE]) {
       await this.kafkaesque(
         'consume', 'orders', '--group', group, '--from-beginning', '--max', '10', '--timeout', '60',
       );
+    }
+  }
+
+  /** A queue with three messages, one of which is a dead letter by now. */
+  async fillQueues() {
+    await this.change('POST', '/queues', { name: 'letters' });
+    const options = { 'dead.letter.queue': 'letters', 'delivery.limit': '1', 'visibility.timeout.ms': '1000' };
+    await this.change('POST', '/queues', { name: 'mails', options });
+    await this.kafkaesque('queue', 'put', 'mails', 'hello 1', 'hello 2', HOSTILE);
+    // Whoever has the first one does not say that it is done: its one attempt has failed.
+    await this.kafkaesque('queue', 'get', 'mails', '--keep', 'locked');
+    for (;;) {
+      const { queue } = await (await fetch(this.url('/api/v1/queues/letters'))).json();
+      if (queue.ready === 1) return;
+      await new Promise((resolve) => setTimeout(resolve, 200));
     }
   }
 

@@ -8,6 +8,7 @@ import { Eyes, launch } from './eyes.mjs';
 const PAGES = [
   ['', 'brokers up'],
   ['topics', 'New topic'],
+  ['queues', 'the same in a terminal'],
   ['groups', 'the same in a terminal'],
   ['brokers', 'broker 3'],
   ['brokers/2', 'metadata offset'],
@@ -24,6 +25,11 @@ const FILLED = [
   ['topics/orders?tab=groups', 'billing'],
   ['topics/orders?tab=options', 'retention.ms'],
   ['topics/empty', 'No messages here'],
+  ['queues', 'mails'],
+  ['queues/mails', 'hello 2'],
+  ['queues/mails?tab=state', 'kept from'],
+  ['queues/mails?tab=options', 'delivery.limit'],
+  ['queues/letters', 'attempts in mails after 1'],
   ['groups', 'billing'],
   ['groups/billing', 'Nobody is in the group'],
 ];
@@ -56,6 +62,7 @@ test('every page of an empty cluster says what to do', async () => {
   for (const [page, command] of [
     ['', 'kafkaesque publish greetings hello'],
     ['topics', 'kafkaesque topic create orders'],
+    ['queues', 'kafkaesque queue create mails'],
     ['groups', 'kafkaesque consume greetings --group my-group'],
   ]) {
     await eyes.go(cluster.url(`/#/${page}`), command);
@@ -131,6 +138,56 @@ test('a topic is made, changed and deleted, each with its command', async () => 
   await eyes.page.locator('dialog input').fill('made-here');
   await eyes.click('dialog button.danger');
   await eyes.page.waitForFunction(() => location.hash === '#/topics');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a queue is made, purged and deleted, each with its command', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/queues'), 'mails');
+  await eyes.click('button::-p-text(New queue)');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.page.locator('dialog input[type=number]').fill('3');
+  await eyes.see('kafkaesque queue create made-here --config delivery.limit=3');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('No messages here');
+  await cluster.kafkaesque('queue', 'put', 'made-here', 'one', HOSTILE);
+  await eyes.see(HOSTILE);
+  await eyes.click('button::-p-text(Purge…)');
+  await eyes.see('2 messages that wait in queue made-here would be removed for good');
+  await eyes.page.locator('dialog input').fill('made-here');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.danger');
+  await eyes.see('No messages here');
+  await eyes.click('.tabs a::-p-text(options)');
+  await eyes.click('button[aria-label="change max.priority"]');
+  await eyes.page.locator('dialog input').fill('5');
+  await eyes.see('kafkaesque queue alter made-here --config max.priority=5');
+  await eyes.click('dialog button.main');
+  await eyes.see('own');
+  await eyes.click('button::-p-text(Delete queue…)');
+  await eyes.see('would be deleted for good');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => location.hash === '#/queues');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('dead letters are moved back, and looking takes nothing', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/queues/letters'), 'attempts in mails');
+  await eyes.click('button::-p-text(Redrive…)');
+  await eyes.page.locator('dialog input').fill('mails');
+  await eyes.see('kafkaesque queue redrive letters --to mails');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('1 messages of queue letters would be moved to mails');
+  await eyes.click('dialog button.main');
+  await eyes.see('No messages here');
+  const { items } = await (await fetch(cluster.url('/api/v1/queues?q=mails'))).json();
+  assert.equal(items[0].ready + items[0].moving, 3);
+  assert.equal(items[0].in_flight, 0);
   assert.deepEqual(eyes.complaints, []);
   await eyes.close();
 });
