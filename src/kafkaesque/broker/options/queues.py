@@ -33,6 +33,8 @@ _EXCHANGE_MARK: Final = "\0exchange/"
 #: What options call the exchange that has no name.
 DEFAULT_EXCHANGE_WORD: Final = "amq.default"
 SOURCE_TOPIC: Final = "source.topic"
+#: How a client of AMQP has declared the queue.
+DECLARATION: Final = "amqp.declaration"
 SOURCE_START: Final = "source.start"
 #: What a cursor cannot have: its messages are admitted by the topic.
 _NOT_OF_CURSORS: Final = (
@@ -263,6 +265,12 @@ QUEUE_OPTIONS: Final = OptionTable(
             most=1_000_000,
         ),
         *_OF_SQS,
+        Option(
+            name=DECLARATION,
+            type=_STRING,
+            default="",
+            doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
+        ),
     ],
 )
 
