@@ -87,7 +87,7 @@ def test_virtual_hosts(cli: Cli) -> None:
 def test_rules_for_exchanges_and_virtual_hosts_show_what_they_are_for(cli: Cli) -> None:
     rule = ("rule", "create", "User:app", "-o", "write", "--dry-run")
     assert "amq.topic" in cli(*rule, "--exchange", "amq.", "--prefix").output
-    assert "is for" not in cli(*rule, "--exchange", "no-such").output
+    assert "no existing exchange" in cli(*rule, "--exchange", "no-such").output
     assert "/" in cli(*rule, "--vhost", "/").output
 
 

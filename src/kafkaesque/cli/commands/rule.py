@@ -121,16 +121,21 @@ def create(
     matched = requests.names_of(bootstrap, ResourceType(kind), name, is_prefix=prefix)
     if not dry_run:
         requests.add_rules(bootstrap, rules)
-    sentence = f"{'would add' if dry_run else 'added'} {counted(len(rules), 'rule')}"
-    if matched is not None:
-        sentence += f"; {'it matches' if len(rules) == 1 else 'they match'} "
-        sentence += _told(matched, ResourceType(kind).name.lower())
+    sentence = _sentence(len(rules), matched, ResourceType(kind).name.lower(), dry_run=dry_run)
     document = {
         "added": not dry_run,
         "topics": matched if topic is not None else [],
         "names": matched,
     }
     Screen(json=json).done(sentence, document)
+
+
+def _sentence(count: int, matched: list[str] | None, noun: str, *, dry_run: bool) -> str:
+    """Return what was done, or would be; `matched` is None where nobody can list the names."""
+    done = f"{'would add' if dry_run else 'added'} {counted(count, 'rule')}"
+    if matched is None:
+        return done
+    return f"{done}; {'it matches' if count == 1 else 'they match'} {_told(matched, noun)}"
 
 
 def _told(topics: Sequence[str], noun: str) -> str:
