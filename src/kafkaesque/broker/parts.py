@@ -370,9 +370,10 @@ class BrokerParts:
         )
 
     def _make_queues(self) -> None:
+        clock = self.env.clock
         self.queue_hosts = QueueHosts(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             disk=self.env.disk,
             metadata=self.metadata,
             peers=self.peers,
@@ -383,22 +384,20 @@ class BrokerParts:
         )
         self.queue_calls = QueueCalls(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             caller=self.caller,
             metadata=self.metadata,
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
-        self.queue_hosts.on_move = Mover(
-            clock=self.env.clock,
-            metadata=self.metadata,
-            calls=self.queue_calls,
-            forwarder=self.forwarder,
-        ).move
+        mover = Mover(
+            clock=clock, metadata=self.metadata, calls=self.queue_calls, forwarder=self.forwarder
+        )
+        self.queue_hosts.on_move = mover.move
         self.queues = Queues(
             node=self.node,
             incarnation=self.incarnation,
-            clock=self.env.clock,
+            clock=clock,
             metadata=self.metadata,
             calls=self.queue_calls,
             hosts=self.queue_hosts,

@@ -9,6 +9,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_principal
 from kafkaesque.access.rules import Effect, Rule
 from kafkaesque.access.state import AccessState
+from kafkaesque.broker.metadata import exchange_planner
 from kafkaesque.broker.metadata.change_rights import check_rights
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import LEVEL_WITH_EXCHANGES, METADATA
@@ -34,6 +35,7 @@ from kafkaesque.model.errors import (
     FeatureUpdateFailed,
     InvalidRequest,
     NotAuthorized,
+    OverBound,
     RequestRefused,
 )
 from kafkaesque.routing.exchanges.errors import (
@@ -230,6 +232,17 @@ def test_brokers_of_before_could_not_read_it(cluster: Cluster) -> None:
     cluster.state.features[METADATA] = LEVEL_WITH_EXCHANGES - 1
     with pytest.raises(FeatureUpdateFailed):
         cluster.do(exchange())
+
+
+def test_there_are_so_many_virtual_hosts_and_no_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange_planner, "VHOSTS_MAX", 2)
+    cluster.do(CreateVhost(vhost=TEAM))
+    for command in (CreateVhost(vhost="more"), queue("q", "more")):
+        with pytest.raises(OverBound):
+            cluster.do(command)
+    cluster.do(queue("q", TEAM))
 
 
 def test_queues_over_topics_and_of_share_groups_are_no_destinations(cluster: Cluster) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.doors import publish_lanes
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.requests.exchange_commands import DeclareExchange
 from kafkaesque.gateway.kafka.queues import Action
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.errors import OverBound, RequestRefused
+from kafkaesque.model.errors import OverBound, RequestRefused, UnknownQueue
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.alter_binding_request import AlterBindingRequest
@@ -220,6 +221,36 @@ def test_a_full_queue_refuses_and_the_others_have_it(cluster: LiveCluster, name:
     assert first == 2
     assert isinstance(second, OverBound)
     assert taken_from(cluster, f"{name}-b") == [b"1", b"2"]
+
+
+def test_a_queue_that_is_deleted_refuses_all_that_waits(cluster: LiveCluster, name: str) -> None:
+    create(cluster, name)
+    door = cluster.nodes[1].broker.doors.exchanges
+    count = 60_000
+    answers: list[Any] = []
+    message = Publication(RoutedMessage(key=name), NewMessage(b"x"))
+    state = cluster.nodes[1].broker.doors.cluster.state
+    for _ in range(count // 1_000):
+        door.publish(VHOST, "", [message] * 1_000, TIMEOUT_MS, answers.extend)
+    # As if the deletion had been heard of in this very turn.
+    log_id = state.queues[(VHOST, name)].topic_id  # type: ignore[index]
+    gone = state.queues_by_log.pop(log_id)
+    cluster.wait(lambda: len(answers) == count, "the refusals")
+    state.queues_by_log[log_id] = gone
+    assert all(isinstance(each, UnknownQueue) for each in answers)
+    many = door._lanes
+    assert (many._count, many._bytes, many._lanes) == (0, 0, {})
+
+
+def test_what_is_on_its_way_is_bounded(
+    cluster: LiveCluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(cluster, name)
+    monkeypatch.setattr(publish_lanes, "UNDER_WAY_MAX", 3)
+    outcomes = publish(cluster, "", *[(name, b"x")] * 5)
+    assert outcomes[:3] == [1, 1, 1]
+    assert all(isinstance(each, OverBound) for each in outcomes[3:])
+    assert publish(cluster, "", (name, b"x")) == [1]
 
 
 def _deaths(record: Record) -> list[dict[str, object]]:

@@ -123,8 +123,10 @@ class PublishLanes:
         if lane is None:
             lane = self._lanes[way] = _Lane(way)
         lane.waiting.append(_Item(message, ticket))
-        if lane.is_busy or len(lane.waiting) > 1:
-            return
+        if not lane.is_busy and len(lane.waiting) == 1:
+            self._go_on_soon(lane)
+
+    def _go_on_soon(self, lane: _Lane) -> None:
         self._turn.append(lane)
         if not self._is_due:
             self._is_due = True
@@ -141,7 +143,8 @@ class PublishLanes:
         if lane.is_busy:
             return
         if not lane.waiting:
-            self._lanes.pop(lane.way, None)
+            if self._lanes.get(lane.way) is lane:
+                del self._lanes[lane.way]
             return
         sent: list[_Item] = []
         size = 0
@@ -198,7 +201,8 @@ class PublishLanes:
         lane.is_busy = False
         for each, refusal in zip(sent, refusals, strict=True):
             self._settle(each.ticket, refusal)
-        self._go_on(lane)
+        # Not at once: a queue that is gone refuses batch after batch without a turn in between.
+        self._go_on_soon(lane)
 
     def _settle(self, ticket: Ticket, refusal: RequestRefused | None) -> None:
         """One of a message's places has it, or does not take it."""

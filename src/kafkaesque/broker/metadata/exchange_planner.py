@@ -90,6 +90,17 @@ def exchanges_that_end_with_topic(state: ClusterState, topic: str) -> list[AnyMe
     return _changes(planner.remove_topic(state.routing, topic))
 
 
+def check_may_add_vhost(state: ClusterState, vhost: str) -> None:
+    """Refuse one virtual host too many; one that is there is well.
+
+    Raises:
+        OverBound: there are too many.
+    """
+    vhosts = state.routing.vhosts
+    if vhost not in vhosts and len(vhosts) >= VHOSTS_MAX:
+        raise OverBound(f"there are {VHOSTS_MAX} virtual hosts already")
+
+
 def _changes(records: Iterable[AnyRoutingRecord]) -> list[AnyMetadataRecord]:
     return [RoutingChanged(change=each) for each in records]
 
@@ -98,8 +109,7 @@ def _plan_vhost(state: ClusterState, command: CreateVhost) -> list[AnyMetadataRe
     check_vhost(command.vhost)
     if command.vhost in state.routing.vhosts:
         return []
-    if len(state.routing.vhosts) >= VHOSTS_MAX:
-        raise OverBound(f"there are {VHOSTS_MAX} virtual hosts already")
+    check_may_add_vhost(state, command.vhost)
     return _changes([VhostAdded(vhost=command.vhost)])
 
 

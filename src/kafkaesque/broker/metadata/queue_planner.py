@@ -7,6 +7,7 @@ import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
 from kafkaesque.broker.metadata.exchange_planner import (
+    check_may_add_vhost,
     exchanges_that_end_with_queue,
     exchanges_that_end_with_topic,
 )
@@ -87,6 +88,7 @@ def plan_queue(
         return existing.topic_id, []
     if len(state.queues) >= QUEUES_MAX:
         raise OverBound(f"there are {QUEUES_MAX} queues already")
+    check_may_add_vhost(state, name.vhost)
     log_id = new_id()
     source = _source(state, options)
     record = QueueCreated(
