@@ -44,6 +44,8 @@ from kafkaesque.broker.requests.queue_commands import (
 from kafkaesque.model.errors import ConfigError, InvalidConfig, OverBound, QueueExists
 from kafkaesque.model.ids import NodeId, TopicId
 
+#: The longest value of an option: those of all queues are in the memory of every broker.
+OPTION_LENGTH_MAX: Final = 64 * 1024
 #: The longest batch of messages that is appended at once.
 MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 #: A queue's log keeps what the queue needs, and nothing by its age. Its segments are short, because
@@ -240,6 +242,11 @@ def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueCh
 
 
 def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -> dict[str, str]:
+    for option, value in options.items():
+        if len(value) > OPTION_LENGTH_MAX:
+            raise InvalidConfig(
+                f"{option} has {len(value):,} characters, and may have {OPTION_LENGTH_MAX:,}"
+            )
     try:
         policy = make_policy(options)
     except ConfigError as error:

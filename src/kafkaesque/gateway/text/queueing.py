@@ -151,6 +151,14 @@ class QueueDesk:
             release = q.ReleaseMessages(log_id=log_id, claims=[message.claim])
             self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
             return
+        if reply.rights is not None and not reply.rights.may(
+            Operation.READ, ResourceType.QUEUE, queue
+        ):
+            # The rule has gone while GET waited.
+            release = q.ReleaseMessages(log_id=log_id, claims=[message.claim])
+            self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
+            reply.end(write_error(f"no rule allows Read on queue {queue!r}", QUEUES))
+            return
         reply.held.keep(queue, log_id, message.claim)
         headers = tuple(
             each for each in shown_headers(message.headers) if not each[0].startswith(PREFIX)
