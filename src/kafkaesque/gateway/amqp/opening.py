@@ -27,7 +27,6 @@ from kafkaesque.protocols.amqp.handshake import (
     server_properties,
 )
 from kafkaesque.protocols.amqp.methods import Method
-from kafkaesque.protocols.amqp.states import ConnectionState
 
 HANDSHAKE_MS_MAX: Final = 10_000
 #: As RabbitMQ proposes them.
@@ -203,11 +202,10 @@ class Opening:
     def end(self) -> None:
         """Delete the queues that go with the connection."""
         connection = self._connection
-        if connection.codec.state is ConnectionState.AWAITS_HEADER or not connection.vhost:
-            return
-        for queue in connection.desk.doors.queues.all():
-            said = declaration_of(queue) if "amqp.declaration" in queue.options else None
-            if said is not None and said.owner == connection.owner:
+        for name in connection.exclusive:
+            queue = connection.desk.look(name)
+            said = None if queue is None else declaration_of(queue)
+            if queue is not None and said is not None and said.owner == connection.owner:
                 connection.desk.delete_queue(queue)
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.gateway.amqp.desk import Desk
 from kafkaesque.gateway.amqp.errors import failed
@@ -21,6 +22,7 @@ class AmqpLink(ClientConnection):
     __slots__ = (
         "codec",
         "desk",
+        "exclusive",
         "has_written",
         "is_over",
         "knows_blocked",
@@ -45,6 +47,8 @@ class AmqpLink(ClientConnection):
         self.is_over = False
         #: Names this connection for ever, as the owner of exclusive queues.
         self.owner: Final = ".".join(map(str, desk.doors.queues.new_consumer()))
+        #: Exclusive queues that it has asked for.
+        self.exclusive: Final[set[QueueName]] = set()
         #: Events that wait in channels, and messages on their way to queues.
         self.waiting = 0
         self.waiting_bytes = 0

@@ -145,10 +145,16 @@ class Queues:
             queue = desk.look(name)
             if queue is None:
                 raise no_queue(name.name, name.vhost, method)
+            if said.is_exclusive and channel.connection.connection is None:
+                # It has gone while the queue was made.
+                desk.delete_queue(queue)
+                return
             check_owner(channel, queue, method)
             check_equivalent(queue, said, options)
             self._send_ok(method, queue, 0, 0)
 
+        if said.is_exclusive:
+            channel.connection.exclusive.add(name)
         signed = command if rights is None else rights.sign(command)
         self._ask(lambda: desk.submit(signed, on_made))
 

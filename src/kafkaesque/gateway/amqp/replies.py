@@ -70,6 +70,9 @@ class Replies:
             if queue is None:
                 error = failed(ReplyCode.INTERNAL_ERROR, "there is no queue for answers", method)
                 channel.go_on_with(partial(_raise, error))
+            elif channel.is_over:
+                self.end()
+                channel.done()
             else:
                 channel.go_on_with(lambda: then(queue))
 
