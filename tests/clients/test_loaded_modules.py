@@ -48,6 +48,8 @@ HEAVY = (
     "kafkaesque.gateway.text.gateway",
     "kafkaesque.gateway.sqs.gateway",
     "kafkaesque.protocols.sqs.service",
+    "kafkaesque.gateway.amqp.gateway",
+    "kafkaesque.protocols.amqp.methods",
     "kafkaesque.runtime.tls_handshakes",
     "kafkaesque.server.certificate_watch",
     "kafkaesque.server.key_set_watch",

@@ -47,15 +47,16 @@ class SecureUp(Up):
 
     def __init__(self, data: Path, first_port: int = 0, *more: str, brokers: int = BROKERS) -> None:
         # Each protocol's ports come after the ones of the protocol before.
-        self.first_port = first_port or free_stretch(5 * brokers)
+        self.first_port = first_port or free_stretch(6 * brokers)
         self.text_port = self.first_port + 2 * brokers
         self.admin_port = self.first_port + 3 * brokers
         self.sqs_port = self.first_port + 4 * brokers
+        self.amqp_port = self.first_port + 5 * brokers
         self.data = data
         words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
         words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + brokers)]
         words += ["--text-port", str(self.text_port), "--admin-port", str(self.admin_port)]
-        words += ["--sqs-port", str(self.sqs_port)]
+        words += ["--sqs-port", str(self.sqs_port), "--amqp-port", str(self.amqp_port)]
         self.bootstrap = f"127.0.0.1:{self.first_port}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

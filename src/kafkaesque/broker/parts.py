@@ -29,6 +29,7 @@ from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
+from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
@@ -169,7 +170,7 @@ class BrokerParts:
             node=self.node,
             store=self.store,
             peers=self.peers,
-            config=replace(config.raft, in_sync_lag_ticks=self._lag_ticks()),
+            config=replace(config.raft, in_sync_lag_ticks=config.lag_ticks_max),
             tick_ms=config.tick_ms,
             on_leadership=lambda replica: self.leader_reports.on_leadership(replica),
             on_failed=self._on_disk_failed,
@@ -270,6 +271,12 @@ class BrokerParts:
             partitions=self.partitions,
             batch_checks=self.batch_checks,
         )
+        self.publishing = Publishing(
+            partitions=self.partitions,
+            forwarder=self.forwarder,
+            checks=self.batch_checks,
+            store=self.store,
+        )
 
     def _make_tables(self) -> None:
         services = TableServices(
@@ -363,9 +370,10 @@ class BrokerParts:
         )
 
     def _make_queues(self) -> None:
+        clock = self.env.clock
         self.queue_hosts = QueueHosts(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             disk=self.env.disk,
             metadata=self.metadata,
             peers=self.peers,
@@ -376,19 +384,24 @@ class BrokerParts:
         )
         self.queue_calls = QueueCalls(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             caller=self.caller,
             metadata=self.metadata,
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
         mover = Mover(
-            clock=self.env.clock,
-            metadata=self.metadata,
-            calls=self.queue_calls,
-            forwarder=self.forwarder,
+            clock=clock, metadata=self.metadata, calls=self.queue_calls, forwarder=self.forwarder
         )
         self.queue_hosts.on_move = mover.move
+        self.queues = Queues(
+            node=self.node,
+            incarnation=self.incarnation,
+            clock=clock,
+            metadata=self.metadata,
+            calls=self.queue_calls,
+            hosts=self.queue_hosts,
+        )
 
     def _make_upkeep(self) -> None:
         clock, disk = self.env.clock, self.env.disk
@@ -566,12 +579,7 @@ class BrokerParts:
                 log_starts=self.log_starts,
                 elections=self.unclean_elections,
             ),
-            publishing=Publishing(
-                partitions=self.partitions,
-                forwarder=self.forwarder,
-                checks=self.batch_checks,
-                store=self.store,
-            ),
+            publishing=self.publishing,
             reading=Reading(
                 rack=config.rack,
                 clock=self.env.clock,
@@ -589,13 +597,9 @@ class BrokerParts:
             transactions=Transactions(
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
-            queues=Queues(
-                node=self.node,
-                incarnation=self.incarnation,
-                clock=self.env.clock,
-                metadata=self.metadata,
-                calls=self.queue_calls,
-                hosts=self.queue_hosts,
+            queues=self.queues,
+            exchanges=Exchanges(
+                env=self.env, cluster=self.cluster, queues=self.queues, publishing=self.publishing
             ),
             access=self._make_access(),
             keys=self.topic_keys,
@@ -660,10 +664,6 @@ class BrokerParts:
 
     def _new_topic_id(self) -> TopicId:
         return TopicId(self.env.dice.unique_bytes(16))
-
-    def _lag_ticks(self) -> int:
-        lag_ms = int(self.config.option("replica.lag.time.max.ms"))
-        return max(1, lag_ms // self.config.tick_ms)
 
     def _on_disk_failed(self, error: Exception) -> None:
         raise NotImplementedError

@@ -13,6 +13,7 @@ from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import (
     ADMIN,
+    AMQP,
     KAFKA,
     SQS,
     TEXT,
@@ -26,6 +27,7 @@ from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
 from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.network import Address
+from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.sqs.gateway import SqsGateway
@@ -45,6 +47,7 @@ KAFKA_PORT: Final = 9092
 TEXT_PORT: Final = 7070
 ADMIN_PORT: Final = 8080
 SQS_PORT: Final = 9324
+AMQP_PORT: Final = 5672
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
@@ -98,12 +101,14 @@ GATEWAYS: Final[Mapping[int, MakeGateway]] = {
 }
 #: For what speaks SQS. Brokers register each port, so that one more gives a seed another run.
 SQS_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, SQS_PORT: SqsGateway}
+AMQP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, AMQP_PORT: AmqpGateway}
 #: What is spoken at these ports, and registered with the controller.
 PROTOCOLS: Final[Mapping[int, str]] = {
     KAFKA_PORT: KAFKA,
     TEXT_PORT: TEXT,
     ADMIN_PORT: ADMIN,
     SQS_PORT: SQS,
+    AMQP_PORT: AMQP,
 }
 #: Open from the start of a broker to its end, as it is at a real one.
 EARLY: Final = (ADMIN_PORT,)

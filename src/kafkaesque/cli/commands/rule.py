@@ -39,6 +39,12 @@ IdOption = Annotated[
 QueueOption = Annotated[
     str | None, typer.Option("--queue", metavar="NAME", help="A queue, or * for any.")
 ]
+ExchangeOption = Annotated[
+    str | None, typer.Option("--exchange", metavar="NAME", help="An exchange, or * for any.")
+]
+VhostOption = Annotated[
+    str | None, typer.Option("--vhost", metavar="NAME", help="A virtual host, or * for any.")
+]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME or Role:NAME.")
@@ -73,6 +79,8 @@ def create(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     prefix: PrefixOption = False,
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it: that wins.")] = False,
@@ -96,7 +104,7 @@ def create(
     from kafkaesque.cli import access_requests as requests
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
-    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
+    kind, name = _resource(topic, group, transactional_id, queue, exchange, vhost, cluster=cluster)
     _check_principal(principal)
     rules = [
         AclCreation(
@@ -138,6 +146,8 @@ def _resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    exchange: str | None,
+    vhost: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str]:
@@ -148,11 +158,16 @@ def _resource(
         (ResourceType.GROUP, group),
         (ResourceType.TRANSACTIONAL_ID, transactional_id),
         (ResourceType.QUEUE, queue),
+        (ResourceType.EXCHANGE, exchange),
+        (ResourceType.VHOST, vhost),
         (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
     ]
     found = [(kind, name) for kind, name in given if name is not None]
     if len(found) != 1:
-        raise wrong_usage("give one of --topic, --group, --transactional-id, --queue and --cluster")
+        raise wrong_usage(
+            "give one of --topic, --group, --transactional-id, --queue, --exchange, --vhost and "
+            "--cluster"
+        )
     return found[0]
 
 
@@ -187,6 +202,8 @@ def list_all(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -201,7 +218,9 @@ def list_all(
     """
     from kafkaesque.cli.access_requests import list_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
+    resource = _maybe_resource(
+        topic, group, transactional_id, queue, exchange, vhost, cluster=cluster
+    )
     wanted = _wanted(principal, resource, operation, effect)
     _show(Screen(json=json), list_rules(bootstrap, wanted))
 
@@ -211,12 +230,15 @@ def _maybe_resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    exchange: str | None,
+    vhost: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str] | None:
-    if not cluster and all(each is None for each in (topic, group, transactional_id, queue)):
+    given = (topic, group, transactional_id, queue, exchange, vhost)
+    if not cluster and all(each is None for each in given):
         return None
-    return _resource(topic, group, transactional_id, queue, cluster=cluster)
+    return _resource(topic, group, transactional_id, queue, exchange, vhost, cluster=cluster)
 
 
 def _wanted(
@@ -257,6 +279,8 @@ def delete(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -276,7 +300,9 @@ def delete(
     """
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
+    resource = _maybe_resource(
+        topic, group, transactional_id, queue, exchange, vhost, cluster=cluster
+    )
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
     wanted = _wanted(principal, resource, operation, effect, is_prefix=prefix)
@@ -309,6 +335,8 @@ def explain(
         str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A queue.")] = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -325,7 +353,7 @@ def explain(
     from kafkaesque.access.operations import Operation, ResourceType
     from kafkaesque.cli.access_requests import ask_access
 
-    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
+    kind, name = _resource(topic, group, transactional_id, queue, exchange, vhost, cluster=cluster)
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
     )

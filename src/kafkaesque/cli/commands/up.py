@@ -30,7 +30,7 @@ from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, lea
 
 BROKERS_DEFAULT = 3
 #: Kafka, text, peer, admin, SQS.
-PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324)
+PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324, 5672)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -89,6 +89,10 @@ SqsPortOption = Annotated[
         help="Port of broker 1 for Amazon SQS; 0: none.", show_default="9324, or as before"
     ),
 ]
+AmqpPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
+]
 ProtocolsOption = Annotated[
     str | None,
     typer.Option(
@@ -121,6 +125,7 @@ def up(
     peer_port: PeerPortOption = None,
     admin_port: AdminPortOption = None,
     sqs_port: SqsPortOption = None,
+    amqp_port: AmqpPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
     allow_open_listeners: AllowOpenOption = False,
@@ -140,7 +145,7 @@ def up(
       kafkaesque up --secure --directory ./secured
     """
     before = read_cluster_file(data)
-    given = (port, text_port, peer_port, admin_port, sqs_port)
+    given = (port, text_port, peer_port, admin_port, sqs_port, amqp_port)
     ports = choose_ports(before, brokers, given)
     if protocols is not None:
         ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
@@ -177,22 +182,23 @@ def _run(cluster: LocalCluster, screen: Screen) -> bool:
 def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
-    given: tuple[int | None, int | None, int | None, int | None, int | None],
+    given: tuple[int | None, int | None, int | None, int | None, int | None, int | None],
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
     if before is None or any(port is not None for port in given):
-        kafka, text, peer, admin, sqs = (
+        kafka, text, peer, admin, sqs, amqp = (
             default if port is None else port
             for port, default in zip(given, PORTS_DEFAULT, strict=True)
         )
-        return ports_from(kafka, text, peer, admin, sqs, count)
+        return ports_from(kafka, text, peer, admin, sqs, amqp, count)
     last = before.brokers[-1]
     text = last.text + 1 if last.text else 0
     admin = last.admin + 1 if last.admin else 0
     sqs = last.sqs + 1 if last.sqs else 0
+    amqp = last.amqp + 1 if last.amqp else 0
     more = max(0, count - len(before.brokers))
-    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, sqs, more)
+    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, sqs, amqp, more)
     return [*before.brokers[:count], *added]
 
 
@@ -299,7 +305,9 @@ class Watcher:
             text = f"   text {broker.ports.text}" if broker.ports.text else ""
             admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
             sqs = f"   SQS {broker.ports.sqs}" if broker.ports.sqs else ""
-            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}{sqs}")
+            amqp = f"   AMQP {broker.ports.amqp}" if broker.ports.amqp else ""
+            ports = f"Kafka {broker.address}{text}{admin}{sqs}{amqp}"
+            lines.append(f"  broker {broker.number}   {ports}")
         first = cluster.brokers[0]
         if first.ports.admin:
             host = first.address.rpartition(":")[0]
