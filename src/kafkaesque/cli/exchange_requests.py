@@ -28,7 +28,7 @@ QUEUE, EXCHANGE, TOPIC = 0, 1, 2
 #: What destinations are called, by their numbers.
 KINDS: Final = ("queue", "exchange", "topic")
 _VERSION: Final = 0
-_RULES: Final = ("kafkaesque rule list, as somebody who may", FAILED)
+_RULES: Final = ("as an administrator: kafkaesque rule list", FAILED)
 _SENTENCES: Final[Mapping[int, tuple[str, int]]] = {
     ErrorCode.INVALID_REQUEST: ("", WRONG_USAGE),
     ErrorCode.UNKNOWN_VHOST: ("kafkaesque vhost list", FAILED),
@@ -80,9 +80,9 @@ def _ask(bootstrap: str, api_key: ApiKey, request: Message) -> Any:
         if CLOSED not in failure.message:
             raise
         raise CommandFailed(
-            f"{failure.message}: brokers of Apache Kafka, and those of earlier releases, do not "
-            "know exchanges; nor does a listener that wants a log-in talk with strangers",
-            hint="KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE, if it wants a log-in",
+            f"{failure.message}: it is a broker of Apache Kafka or of an earlier release, which "
+            "have no exchanges, or it requires a log-in",
+            hint="KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE, if it requires a log-in",
             exit_code=UNREACHABLE,
         ) from None
     if answer.error_code:
