@@ -14,12 +14,13 @@ KAFKA: Final = "kafka"
 TEXT: Final = "text"
 ADMIN: Final = "admin"
 SQS: Final = "sqs"
+REGISTRY: Final = "registry"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, REGISTRY)
 #: Those of them whose every log-in sends a password or a token.
-IN_THE_CLEAR: Final = (TEXT, ADMIN)
+IN_THE_CLEAR: Final = (TEXT, ADMIN, REGISTRY)
 
 
 class AccessMode(Enum):

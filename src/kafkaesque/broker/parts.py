@@ -64,6 +64,7 @@ from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
+from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.broker.serving import register_servers
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
@@ -268,6 +269,12 @@ class BrokerParts:
             peers=self.peers,
             partitions=self.partitions,
             batch_checks=self.batch_checks,
+        )
+        self.schemas = SchemaLog(
+            clock=clock,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            log=self.forwarder,
         )
 
     def _make_tables(self) -> None:
@@ -596,6 +603,7 @@ class BrokerParts:
             ),
             access=self._make_access(),
             keys=self.topic_keys,
+            schemas=self.schemas,
             configuration=Configuration(
                 config=config, options=options, follower=self.metadata_follower
             ),

@@ -66,7 +66,9 @@ class AvroSchema:
             yield "the schema before is not written in Avro"
             return
         yield from _Comparison(self._names, written._names).differences(  # noqa: SLF001
-            self._root, written._root, ""  # noqa: SLF001
+            self._root,
+            written._root,
+            "",  # noqa: SLF001
         )
 
 

@@ -65,9 +65,7 @@ def parse(state: RegistryState, schema: Schema) -> ParsedSchema:
 
 
 @lru_cache(maxsize=256)
-def _parse(
-    kind: SchemaType, text: str, references: tuple[tuple[str, str], ...]
-) -> ParsedSchema:
+def _parse(kind: SchemaType, text: str, references: tuple[tuple[str, str], ...]) -> ParsedSchema:
     """Keep what was parsed last: a subject's last versions are compared with each new one."""
     return _PARSERS[kind](text, dict(references))
 

@@ -74,9 +74,9 @@ def check_subject(subject: str) -> None:
         )
 
 
-def understand(state: RegistryState, schema: Schema, *, normalize: bool) -> tuple[
-    ParsedSchema, Schema
-]:
+def understand(
+    state: RegistryState, schema: Schema, *, normalize: bool
+) -> tuple[ParsedSchema, Schema]:
     """Parse a schema; return it as it is kept, too.
 
     Raises:
@@ -145,9 +145,7 @@ def _check_compatible(
     state: RegistryState, subject: str, parsed: ParsedSchema, schema: Schema
 ) -> None:
     level = state.effective_compatibility(subject)
-    before = [
-        each for _, each in sorted(state.all_versions(subject).items()) if not each.deleted
-    ]
+    before = [each for _, each in sorted(state.all_versions(subject).items()) if not each.deleted]
     reasons = differences(state, parsed, schema.type, level, before)
     if reasons:
         raise IncompatibleSchema(

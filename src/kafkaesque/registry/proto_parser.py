@@ -211,7 +211,9 @@ class _Parser:
         tokens.expect(">")
         entry.options.map_entry = True
         field.name = tokens.name()
-        entry.name = "".join(part[:1].upper() + part[1:] for part in field.name.split("_")) + "Entry"
+        entry.name = (
+            "".join(part[:1].upper() + part[1:] for part in field.name.split("_")) + "Entry"
+        )
         field.label = _Field.LABEL_REPEATED
         field.type, field.type_name = _Field.TYPE_MESSAGE, entry.name
 

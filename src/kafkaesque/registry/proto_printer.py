@@ -93,8 +93,10 @@ def _field(
     else:
         kind = _type(field)
         is_implicit = is_proto3 and field.label == _Field.LABEL_OPTIONAL
-        label = "" if in_oneof or (is_implicit and not field.proto3_optional) else (
-            _LABELS[field.label]
+        label = (
+            ""
+            if in_oneof or (is_implicit and not field.proto3_optional)
+            else (_LABELS[field.label])
         )
     options = list(_options(field.options))
     if field.HasField("default_value"):

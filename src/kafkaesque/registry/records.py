@@ -49,9 +49,7 @@ class ReferenceValue(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
-class SchemaValue(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
-):
+class SchemaValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is registered."""
 
     subject: str
@@ -69,9 +67,7 @@ class SchemaValue(
             Reference(name=each.name, subject=each.subject, version=each.version)
             for each in self.references
         )
-        return Schema(
-            type=SchemaType(self.schema_type), text=self.schema, references=references
-        )
+        return Schema(type=SchemaType(self.schema_type), text=self.schema, references=references)
 
 
 class ConfigValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -214,11 +214,7 @@ class RegistryState:
 
     def effective_compatibility(self, subject: str) -> Compatibility:
         """Return the level that a subject's versions are held to."""
-        return (
-            self._configs.get(subject)
-            or self._configs.get(None)
-            or DEFAULT_COMPATIBILITY
-        )
+        return self._configs.get(subject) or self._configs.get(None) or DEFAULT_COMPATIBILITY
 
     def mode(self, subject: str | None) -> Mode | None:
         """Return the mode that is set for a subject, or for all."""
