@@ -16,8 +16,8 @@ from kafkaesque.broker.requests.commands import (
     AskPart,
     ControllerCommand,
     Done,
-    ForwardFetch,
     ForwardAppend,
+    ForwardFetch,
     ForwardProduce,
     TransferLeadership,
 )

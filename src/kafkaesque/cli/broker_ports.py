@@ -183,8 +183,8 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
             if port in seen:
                 raise wrong_usage(
                     f"{port} would be both the {name} and the {seen[port]}",
-                    "set --port, --text-port, --peer-port, --admin-port, --sqs-port, --registry-port "
-                    "further apart",
+                    "set --port, --text-port, --peer-port, --admin-port, --sqs-port, "
+                    "--registry-port further apart",
                 )
             seen[port] = name
     for port, name in seen.items():

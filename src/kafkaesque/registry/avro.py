@@ -44,6 +44,7 @@ class AvroSchema:
         self._names: dict[str, _Node] = {}
         written = _read(text)
         try:
+            _check_fields(written)
             for each in references.values():
                 parse_schema(_read(each), named_schemas=self._names)
             self._root: _Node = parse_schema(written, named_schemas=self._names)
@@ -65,10 +66,10 @@ class AvroSchema:
         if not isinstance(written, AvroSchema):
             yield "the schema before is not written in Avro"
             return
-        yield from _Comparison(self._names, written._names).differences(  # noqa: SLF001
+        yield from _Comparison(self._names, written._names).differences(
             self._root,
             written._root,
-            "",  # noqa: SLF001
+            "",
         )
 
 
@@ -77,6 +78,22 @@ def _read(text: str) -> object:
     if text.strip().isidentifier():
         return text.strip()
     return read_json(text)
+
+
+def _check_fields(node: _Node) -> None:
+    """Check what fastavro takes as empty.
+
+    Raises:
+        InvalidSchema: a record has no list of fields.
+    """
+    if isinstance(node, list):
+        for each in node:
+            _check_fields(each)
+    elif isinstance(node, dict):
+        if node.get("type") in ("record", "error") and not isinstance(node.get("fields"), list):
+            raise InvalidSchema(f"the record {node.get('name')!r} has no fields")
+        for key in ("type", "items", "values", "fields"):
+            _check_fields(node.get(key))
 
 
 class _Comparison:

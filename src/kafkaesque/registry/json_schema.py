@@ -125,8 +125,13 @@ class JsonSchema:
         if not isinstance(written, JsonSchema):
             yield "the schema before is no JSON Schema"
             return
-        old, new = _Part(written._root, written._resolver), _Part(self._root, self._resolver)  # noqa: SLF001
-        yield from _Comparison().differences(old, new, "")
+        yield from _Comparison().differences(written.whole, self.whole, "")
+
+    @property
+    def whole(self) -> "_Part":
+        """All of it, to be compared."""
+        draft = str(self._root.get("$schema", "")) if isinstance(self._root, dict) else ""
+        return _Part(self._root, self._resolver, not draft or "/draft-0" in draft)
 
     def _check_references(self, node: _Node, depth: int) -> None:
         if depth > _DEPTH_MAX:
@@ -148,9 +153,11 @@ class _Part:
 
     node: _Node
     resolver: _Node
+    #: Whether what stands beside a `$ref` says nothing, as before the draft of 2019.
+    ignores_siblings: bool
 
     def at(self, node: _Node) -> "_Part":
-        return _Part(node, self.resolver)
+        return _Part(node, self.resolver, self.ignores_siblings)
 
     @property
     def map(self) -> Mapping[str, _Node]:
@@ -160,14 +167,17 @@ class _Part:
         return self.node if isinstance(self.node, dict) else {}
 
     def followed(self) -> "_Part":
-        """Return what it refers to, if it refers to something and says nothing else."""
+        """Return what it refers to, if it refers to something."""
         part = self
         for _ in range(_DEPTH_MAX):
             target = part.map.get("$ref")
             if not isinstance(target, str):
                 return part
+            beside = {name: each for name, each in part.map.items() if name != "$ref"}
+            if not part.ignores_siblings and beside.keys() - _NOTES:
+                return part.at({"allOf": [{"$ref": target}, beside]})
             found = part.resolver.lookup(target)
-            part = _Part(found.contents, found.resolver)
+            part = _Part(found.contents, found.resolver, part.ignores_siblings)
         return part
 
 
@@ -193,9 +203,10 @@ class _Comparison:
             return
         old, new = old.followed(), new.followed()
         pair = (id(old.node), id(new.node))
-        if pair in self._assumed or _takes_nothing(old) or _takes_all(new) or old.node == new.node:
-            if old.node != new.node or not _refers(old.node) or pair in self._assumed:
-                return
+        if pair in self._assumed or _takes_nothing(old) or _takes_all(new):
+            return
+        if _is_same_node(old.node, new.node) and not _refers(old.node):
+            return
         self._assumed.add(pair)
         try:
             yield from self._compare(old, new, path)
@@ -233,12 +244,16 @@ class _Comparison:
         new_rest = new.map.get("additionalProperties", True)
         for name, each in before.items():
             inner = f"{path}/properties/{name}"
-            target = properties[name] if name in properties else new_rest
+            target = properties.get(name, new_rest)
             yield from self.differences(old.at(each), new.at(target), inner)
+        by_pattern = old.map.get("patternProperties", {})
+        if by_pattern and by_pattern != new.map.get("patternProperties"):
+            yield f"{path}/patternProperties: it has changed, and may take less"
         for name, each in properties.items():
             if name not in before:
                 inner = f"{path}/properties/{name}"
-                yield from self.differences(old.at(old_rest), new.at(each), inner)
+                for was in (old_rest, *by_pattern.values()):
+                    yield from self.differences(old.at(was), new.at(each), inner)
         inner = f"{path}/additionalProperties"
         yield from self.differences(old.at(old_rest), new.at(new_rest), inner)
 
@@ -290,6 +305,11 @@ def _takes_nothing(part: _Part) -> bool:
 
 def _takes_all(part: _Part) -> bool:
     return part.node is True or (isinstance(part.node, dict) and part.node.keys() <= _NOTES)
+
+
+def _is_same_node(left: _Node, right: _Node) -> bool:
+    # 1 and True are equal in Python, and not in JSON.
+    return bool(left == right) and compact(left, sort_keys=True) == compact(right, sort_keys=True)
 
 
 def _refers(node: _Node) -> bool:

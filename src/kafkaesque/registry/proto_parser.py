@@ -136,7 +136,7 @@ class _Parser:
     def _is_keyword(self) -> bool:
         """Tell whether a word begins a statement: a type may be called the same in some places."""
         word = self._tokens.next.text
-        ahead = self._tokens._all[self._tokens._at + 1]  # noqa: SLF001
+        ahead = self._tokens._all[self._tokens._at + 1]
         return not (word in _KEYWORDS and ahead.text == ".")
 
     def _message_statement(self, word: str, message: _Message) -> None:

@@ -71,7 +71,7 @@ class ProtobufSchema:
         if not isinstance(written, ProtobufSchema):
             yield "the schema before is not written in Protocol Buffers"
             return
-        old, new = written._file, self._file  # noqa: SLF001
+        old, new = written._file, self._file
         if old.package != new.package:
             yield f"the package was {old.package!r} and is {new.package!r}"
         yield from _compare_all(old.message_types_by_name, new.message_types_by_name, "")

@@ -4,7 +4,7 @@ A key that is written again replaces its value, and a key without a value is del
 is compacted.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -92,7 +92,7 @@ Key = SchemaKey | ConfigKey | ModeKey | IdsKey
 Value = SchemaValue | ConfigValue | ModeValue | IdsValue
 
 _KEYS: Final = msgspec.json.Decoder(Key)
-_VALUES: Final = {
+_VALUES: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     SchemaKey: msgspec.json.Decoder(SchemaValue),
     ConfigKey: msgspec.json.Decoder(ConfigValue),
     ModeKey: msgspec.json.Decoder(ModeValue),

@@ -1,4 +1,4 @@
-"""What is registered: made of the entries of the log, one after the other, on every broker alike."""
+"""What is registered: made of the entries of the log, in order, on every broker alike."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum

@@ -103,7 +103,8 @@ SERVER_OPTIONS = OptionTable(
             doc="Port for Kafka clients.",
         ),
         access_option(
-            "Of the listeners at kafka.port, sqs.port and registry.port; a [[listener]] has an access of its own."
+            "Of the listeners at kafka.port, sqs.port and registry.port; a [[listener]] has an "
+            "access of its own."
         ),
         Option(
             name="super.users",

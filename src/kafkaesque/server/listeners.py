@@ -96,7 +96,8 @@ LISTENER_OPTIONS: Final = OptionTable(
             doc="Port that clients are told to connect to; 0: port.",
         ),
         access_option(
-            "For the protocols text, admin and registry not without TLS, but on the loopback address."
+            "For the protocols text, admin and registry not without TLS, but on the loopback "
+            "address."
         ),
         Option(
             name="log.in.by",

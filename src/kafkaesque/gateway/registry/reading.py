@@ -1,4 +1,4 @@
-"""What is asked about schemas: answered from this broker's copy, which is read to its end before."""
+"""What is asked about schemas: answered from this broker's copy, after reading to its end."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar

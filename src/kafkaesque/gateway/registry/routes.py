@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
