@@ -270,12 +270,7 @@ class BrokerParts:
             partitions=self.partitions,
             batch_checks=self.batch_checks,
         )
-        self.schemas = SchemaLog(
-            clock=clock,
-            metadata=self.metadata,
-            controller=self.controller_client,
-            log=self.forwarder,
-        )
+        self.schemas = SchemaLog(clock, self.metadata, self.controller_client, self.forwarder)
 
     def _make_tables(self) -> None:
         services = TableServices(

@@ -394,18 +394,20 @@ def _check_bounds(old: Mapping[str, _Node], new: Mapping[str, _Node], path: str)
     for keyword in _UPPER_BOUNDS:
         if keyword in new and new[keyword] < old.get(keyword, float("inf")):
             yield f"{path}/{keyword}: it is lower than before"
-    for keyword, is_tighter in (
-        ("exclusiveMinimum", lambda now, was: now > was),
-        ("exclusiveMaximum", lambda now, was: now < was),
-        ("multipleOf", lambda now, was: was % now != 0),
-    ):
-        if keyword in new and new[keyword] is not False:
-            was, now = old.get(keyword), new[keyword]
-            is_number = not isinstance(was, bool) and was is not None and not isinstance(now, bool)
-            if was != now and (not is_number or is_tighter(now, was)):
-                yield f"{path}/{keyword}: it is tighter than before"
+    for keyword in ("exclusiveMinimum", "exclusiveMaximum", "multipleOf"):
+        if new.get(keyword, False) is not False and _is_tighter(keyword, old, new):
+            yield f"{path}/{keyword}: it is tighter than before"
     if new.get("uniqueItems") and not old.get("uniqueItems"):
         yield f"{path}/uniqueItems: equal items were taken before"
+
+
+def _is_tighter(keyword: str, old: Mapping[str, _Node], new: Mapping[str, _Node]) -> bool:
+    was, now = old.get(keyword), new[keyword]
+    if was is None or isinstance(was, bool) or isinstance(now, bool):
+        return bool(was != now)
+    if keyword == "exclusiveMinimum":
+        return bool(now > was)
+    return bool(now < was) if keyword == "exclusiveMaximum" else bool(was % now != 0)
 
 
 def _items(node: Mapping[str, _Node]) -> tuple[list[_Node], _Node]:

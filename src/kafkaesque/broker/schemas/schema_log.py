@@ -141,7 +141,7 @@ class SchemaLog:
     )
 
     def __init__(
-        self, *, clock: Clock, metadata: KnownMetadata, controller: Controller, log: Log
+        self, clock: Clock, metadata: KnownMetadata, controller: Controller, log: Log
     ) -> None:
         self._clock: Final = clock
         self._metadata: Final = metadata
