@@ -60,6 +60,19 @@ def _secured(directory: Path) -> Iterator[str]:
                 process.kill()
 
 
+def _token_of_admin(clients: Path) -> Path:
+    """Return a file of the administrator for Java: a token, as no client of Kafka shows codes."""
+    path = clients.parent / "admin.token.properties"
+    script = f'. "{clients / "admin.env"}" && exec "$@"'
+    words = [sys.executable, "-m", "kafkaesque.cli.app", "token", "create", str(path)]
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ToolError(f"no token for the administrator: {done.stderr}")
+    return path
+
+
 class _Steps:
     """Two users, each with the file that `up --secure` has written for it."""
 
@@ -68,7 +81,7 @@ class _Steps:
         self._directory = directory
         self._tools = Tools(bootstrap_servers)
         self._app = ("--command-config", str(clients / "app.java.properties"))
-        self._admin = ("--command-config", str(clients / "admin.java.properties"))
+        self._admin = ("--command-config", str(_token_of_admin(clients)))
 
     def go(self) -> None:
         """Do all steps, and print what was done."""

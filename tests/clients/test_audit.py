@@ -19,7 +19,14 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkaesque.cli.broker_ports import unused_ports
@@ -288,6 +295,45 @@ def test_changes_of_users_topics_and_options(place: Place) -> None:
     place.ok("root", "topic", "create", "gone")
     place.ok("root", "topic", "delete", "gone", "--yes")
     place.wait_for(operation="delete", resource="gone", principal="User:root")
+
+
+def test_changes_of_data(place: Place) -> None:
+    admin = AdminClient(place.settings("root", PASSWORDS["root"]))
+    place.ok("root", "topic", "create", "data")
+    for each in ("one", "two", "three"):
+        place.ok("root", "publish", "data", each)
+    (deleted,) = admin.delete_records([TopicPartition("data", 0, 2)]).values()
+    assert deleted.result().low_watermark == 2
+    entry = place.wait_for(operation="delete-records", resource="data")
+    assert (entry["principal"], entry["listener"]) == ("User:root", "outside")
+    assert entry["detail"] == {"1": "0: before 2"}
+    offsets = [TopicPartition("data", 0, 3)]
+    (altered,) = admin.alter_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions("readers", offsets)]
+    ).values()
+    altered.result()
+    entry = place.wait_for(operation="commit-offsets", resource="readers")
+    assert (entry["resource_type"], entry["detail"]) == ("group", {"1": "data-0=3"})
+    (removed,) = admin.delete_consumer_groups(["readers"]).values()
+    removed.result()
+    place.wait_for(operation="delete-group", resource="readers", principal="User:root")
+
+
+def test_changes_of_queues(place: Place) -> None:
+    place.ok("root", "queue", "create", "jobs")
+    place.wait_for(operation="create", resource_type="queue", principal="User:root")
+    place.ok("root", "queue", "create", "dead")
+    place.ok("root", "queue", "purge", "jobs", "--yes")
+    place.wait_for(operation="purge", resource_type="queue", principal="User:root")
+    place.ok("root", "queue", "redrive", "dead", "--to", "jobs")
+    entry = place.wait_for(operation="redrive", resource_type="queue", principal="User:root")
+    assert entry["detail"] == {"1": "to jobs"}
+    assert entry["resource"].endswith("dead")
+    # What was refused has changed nothing.
+    assert place.run("root", "queue", "purge", "no-such-queue", "--yes").returncode == 1
+    place.ok("root", "queue", "delete", "dead", "--yes")
+    place.wait_for(operation="delete", resource_type="queue")
+    assert not [each for each in place.entries() if "no-such-queue" in str(each.get("resource"))]
 
 
 def test_use_of_keys(place: Place) -> None:

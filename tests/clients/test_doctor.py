@@ -253,7 +253,7 @@ def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, to
         assert {"leaderless", "broker-hangs", "controllers-missing"} <= set(found)
         assert "broker-down" not in found
         assert found["broker-hangs"]["cause"].startswith("its process exists")
-        wanted = "nobody leads the controllers, which are 1, 2, 3: broker 2 hangs, broker 3 hangs"
+        wanted = "none of the controllers 1, 2, 3 leads: broker 2 hangs, broker 3 hangs"
         assert found["controllers-missing"]["what"] == wanted
         assert "broker-not-ready" not in found
         assert patient.get(1, "/health/live") == (200, "live\n")

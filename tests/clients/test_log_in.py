@@ -555,4 +555,4 @@ def test_the_command_line_says_what_is_missing(broker: Secured, tmp_path: Path) 
     for environment, words in cases:
         done = cli(broker, "topic", "list", code=2, **environment)
         assert words in done.stderr
-    assert "wants a log-in" in cli(broker, "user", "list", code=1).stderr
+    assert "requires a log-in" in cli(broker, "user", "list", code=1).stderr

@@ -185,9 +185,7 @@ def test_modes_say_what_may_be_changed(cluster: RegistryCluster) -> None:
     made = register(url, "still", avro("a", name="Still"), version=7, id=100_000)
     assert made == (200, {"id": 100_000})
     assert (
-        register(url, "still", avro("b", name="Still"), version=8, id=100_000)[1][
-            "error_code"
-        ]
+        register(url, "still", avro("b", name="Still"), version=8, id=100_000)[1]["error_code"]
         == 42207
     )
     assert ask(f"{url}/subjects/still/versions") == (200, [7])

@@ -96,6 +96,33 @@ def test_boto3_over_tls_does_what_its_key_may(secure: SecureSqs) -> None:
         client.close()
 
 
+def test_the_audit_log_tells_of_queues_that_are_purged_and_redriven(secure: SecureSqs) -> None:
+    client = secure.client()
+    try:
+        eventually(lambda: _may(client, "create_queue", QueueName="work-dead"), "the rules count")
+        client.create_queue(QueueName="work-target")
+        dead = client.get_queue_url(QueueName="work-dead")["QueueUrl"]
+        names = ["QueueArn"]
+        arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=names)["Attributes"][
+            "QueueArn"
+        ]
+        client.purge_queue(QueueUrl=dead)
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})
+        client.create_queue(QueueName="work-source", Attributes={"RedrivePolicy": policy})
+        target = arn.replace("work-dead", "work-target")
+        client.start_message_move_task(SourceArn=arn, DestinationArn=target)
+    finally:
+        client.close()
+
+    def told() -> set[tuple[str, str, str]]:
+        shown = secure.up.command("admin", "audit", "show", "--what", "change", "--json").stdout
+        found = [json.loads(line) for line in shown.splitlines()]
+        return {(e["operation"], e.get("resource", ""), e.get("principal", "")) for e in found}
+
+    wanted = {(each, "work-dead", "User:worker") for each in ("purge", "redrive")}
+    eventually(lambda: wanted <= told(), lambda: f"{wanted} in {told()}")
+
+
 def test_a_wrong_secret_and_an_unknown_authority_are_refused(secure: SecureSqs) -> None:
     wrong = secure.client(aws_secret_access_key="wrong")
     with pytest.raises(ClientError) as caught:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
+import pty
 import re
 import runpy
+import select
 import shutil
 import signal
 import socket
@@ -21,6 +24,7 @@ from collections.abc import Iterator
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import aiokafka
 import kafka
@@ -43,15 +47,16 @@ class SecureUp(Up):
 
     def __init__(self, data: Path, first_port: int = 0, *more: str, brokers: int = BROKERS) -> None:
         # Each protocol's ports come after the ones of the protocol before.
-        self.first_port = first_port or free_stretch(5 * brokers)
+        self.first_port = first_port or free_stretch(6 * brokers)
         self.text_port = self.first_port + 2 * brokers
         self.admin_port = self.first_port + 3 * brokers
         self.sqs_port = self.first_port + 4 * brokers
+        self.registry_port = self.first_port + 5 * brokers
         self.data = data
         words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
         words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + brokers)]
         words += ["--text-port", str(self.text_port), "--admin-port", str(self.admin_port)]
-        words += ["--sqs-port", str(self.sqs_port)]
+        words += ["--sqs-port", str(self.sqs_port), "--registry-port", str(self.registry_port)]
         self.bootstrap = f"127.0.0.1:{self.first_port}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -222,7 +227,7 @@ def test_commands_by_their_environments(up: SecureUp) -> None:
     assert up.command("app", "publish", TOPIC, "from the command line").returncode == 0
     refused = up.command("app", "publish", FORBIDDEN, "x")
     assert refused.returncode == 1
-    assert "no rule allows this with topic salaries" in refused.stderr
+    assert "no rule allows write on topic salaries" in refused.stderr
     assert up.command("app", "rule", "list").returncode == 1
     rules = up.command("admin", "rule", "list", "--principal", "User:app").stdout.splitlines()
     kinds = sorted(line.split("\t")[3] for line in rules[1:])
@@ -289,7 +294,11 @@ def test_the_admin_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
     assert (status("/metrics"), status("/api/v1/topics")) == (401, 401)
     password = (up.data / "admin.password").read_text().strip()
     basic = base64.b64encode(f"admin:{password}".encode()).decode()
-    assert status("/metrics", Authorization=f"Basic {basic}") == 200
+    # The password alone is not enough for who has a second factor.
+    assert status("/metrics", Authorization=f"Basic {basic}") == 401
+    assert up.command("admin", "topic", "list").returncode == 0
+    token = json.loads(up.client("admin.session.json").read_text())["token"]
+    assert status("/metrics", Authorization=f"Bearer {token}") == 200
     with socket.create_connection(("127.0.0.1", up.admin_port), timeout=DEADLINE_S) as bare:
         bare.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert not answered(bare)
@@ -310,10 +319,18 @@ def test_a_person_logs_in_and_out(up: SecureUp, tmp_path: Path) -> None:
 
     stranger = run("topic", "list")
     assert stranger.returncode != 0
-    assert "wants a log-in" in stranger.stderr
+    assert "requires a log-in" in stranger.stderr
     assert "kafkaesque login NAME" in stranger.stderr
-    login = run("login", "admin", "--password-file", str(up.data / "admin.password"))
+    words = ("login", "admin", "--password-file", str(up.data / "admin.password"))
+    alone = run(*words)
+    assert alone.returncode == 1, alone.stdout
+    twice = run(*words, "--totp-file", str(up.data / "admin.totp"), "--code", "123456")
+    assert twice.returncode == 2
+    # Beside others of this cluster, who use the codes of TOTP up.
+    code = (up.data / "admin.recovery-codes").read_text().split()[0]
+    login = run(*words, "--code", code)
     assert login.returncode == 0, login.stderr
+    assert run(*words, "--code", code).returncode == 1
     assert FORBIDDEN in run("topic", "list").stdout
     found = run("doctor", "--json")
     assert "listener-open" not in found.stdout, found.stdout
@@ -338,17 +355,117 @@ def test_nobody_else_on_the_machine_reads_passwords_and_keys(up: SecureUp) -> No
     assert stat.S_IMODE(up.data.stat().st_mode) == 0o700
     private = [*up.client("").iterdir(), *up.data.glob("*.password"), *up.data.glob("certs/*.key")]
     private += [up.data / "cluster.secret", up.data / "first-users.json"]
-    assert len(private) > 19
+    private += [up.data / "admin.totp", up.data / "admin.recovery-codes"]
+    assert len(private) > 15
     for path in private:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-    for user in ("admin", "app"):
-        password = (up.data / f"{user}.password").read_text().strip()
+    uri = (up.data / "admin.totp").read_text().strip()
+    secrets = [parse_qs(urlsplit(uri).query)["secret"][0]]
+    secrets += (up.data / "admin.recovery-codes").read_text().split()
+    secrets += [(up.data / f"{user}.password").read_text().strip() for user in ("admin", "app")]
+    assert len(secrets) == 13
+    for password in secrets:
         for path in [*up.data.glob("broker-*.log"), *up.data.glob("broker-*.toml")]:
             assert password not in path.read_text()
         assert password not in (up.data / "first-users.json").read_text()
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             if line.exists():
                 assert password.encode() not in line.read_bytes()
+
+
+def test_the_administrator_needs_a_code(up: SecureUp, tmp_path: Path) -> None:
+    password = (up.data / "admin.password").read_text().strip()
+    for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"):
+        own = {"sasl.mechanisms": mechanism, "sasl.username": "admin", "sasl.password": password}
+        with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT|_AUTHENTICATION"):
+            AdminClient({**librdkafka(up), **own, "log_level": 0}).list_topics(timeout=3)
+    # Its environment has the secret, and commands make codes of it: also two at once.
+    up.client("admin.session.json").unlink(missing_ok=True)
+    script = f'. "{up.client("admin.env")}" && exec "$@"'
+    words = ["sh", "-c", script, "sh", *KAFKAESQUE, "user", "list"]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    for each in both:
+        listed, _ = each.communicate(timeout=DEADLINE_S)
+        assert (each.returncode, "totp" in listed) == (0, True)
+    # Whoever has an authenticator takes the secret away, and types the code.
+    kept = tmp_path / "admin.totp"
+    (up.data / "admin.totp").rename(kept)
+    try:
+        assert up.command("admin", "user", "list").returncode == 0
+        up.client("admin.session.json").rename(tmp_path / "session.json")
+        refused = up.command("admin", "user", "list")
+        assert refused.returncode == 1
+        assert "admin.totp is not there any more: somebody has to type the code" in refused.stderr
+        assert "kafkaesque login admin" in refused.stderr
+    finally:
+        kept.rename(up.data / "admin.totp")
+        (tmp_path / "session.json").rename(up.client("admin.session.json"))
+
+
+def test_tools_in_java_use_a_token_of_the_administrator(up: SecureUp, tmp_path: Path) -> None:
+    path = tmp_path / "admin.token"
+    done = up.command("admin", "token", "create", str(path), "--hours", "1")
+    assert done.returncode == 0, done.stderr
+    settings = path.read_text()
+    assert "tokenauth" in settings
+    trusted = f"ssl.truststore.location={librdkafka(up)['ssl.ca.location']}"
+    assert {"security.protocol=SASL_SSL", trusted} < {*settings.splitlines()}
+    assert not up.client("admin.java.properties").exists()
+
+
+def test_the_code_is_shown_to_who_makes_the_cluster(tmp_path: Path) -> None:
+    ports = [str(each) for each in unused_ports(6)]
+    names = (
+        "--port",
+        "--peer-port",
+        "--text-port",
+        "--admin-port",
+        "--sqs-port",
+        "--registry-port",
+    )
+    words = [*KAFKAESQUE, "up", "--secure", "--brokers", "1", "--data", str(tmp_path / "data")]
+    words += [word for pair in zip(names, ports, strict=True) for word in pair]
+    for is_first in (True, False):
+        shown = on_a_terminal(words, until="Once you have both" if is_first else "Ctrl-C stops")
+        uri = (tmp_path / "data" / "admin.totp").read_text().strip()
+        codes = (tmp_path / "data" / "admin.recovery-codes").read_text().split()
+        assert ("█" in shown, uri in shown, codes[0] in shown) == (is_first,) * 3
+        assert str(tmp_path / "data" / "admin.totp") in shown.replace("\r\n", "")
+
+
+def on_a_terminal(words: list[str], until: str) -> str:
+    """Run a command on a terminal until it has said something, and stop it; return all of it."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        words, stdin=its, stdout=its, stderr=its, env={**os.environ, "COLUMNS": "200"}
+    )
+    os.close(its)
+    shown = b""
+    try:
+        while until.encode() not in shown:
+            assert process.poll() is None, shown.decode(errors="replace")
+            ready, _, _ = select.select([ours], [], [], DEADLINE_S)
+            assert ready, shown.decode(errors="replace")
+            shown += os.read(ours, 65536)
+    finally:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):
+            while os.read(ours, 65536):
+                pass
+        assert process.wait(DEADLINE_S) == 0
+        os.close(ours)
+    return shown.decode(errors="replace")
+
+
+def test_without_an_admin_port_there_is_no_second_factor(tmp_path: Path) -> None:
+    up = SecureUp(tmp_path / "data", 0, "--secure", "--protocols", "kafka", brokers=1)
+    try:
+        assert "totp_file" not in up.event("ready")
+        assert not (up.data / "admin.totp").exists()
+        assert up.command("admin", "user", "list").returncode == 0
+        assert up.client("admin.java.properties").exists()
+    finally:
+        up.close()
 
 
 def test_the_same_cluster_goes_on_though_nothing_is_said_of_security(own_up: SecureUp) -> None:

@@ -7,6 +7,7 @@ from elsewhere. So each chain names, in its checkpoints, how far the others were
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -42,6 +43,19 @@ class AuditKind(StrEnum):
 
 #: The kinds that an operator chooses from.
 EVENT_KINDS: Final = (AuditKind.LOG_IN, AuditKind.REFUSAL, AuditKind.CHANGE, AuditKind.KEY)
+
+
+class DataChange(StrEnum):
+    """Changes that are none of the metadata; whoever may do them can do many in a second."""
+
+    DELETE_RECORDS = "delete-records"
+    DELETE_GROUP = "delete-group"
+    #: Outside of a group's members: by an administrator, or by a consumer that is in no group.
+    COMMIT_OFFSETS = "commit-offsets"
+    DELETE_OFFSETS = "delete-offsets"
+    PURGE = "purge"
+    REDRIVE = "redrive"
+    UNPARK = "unpark"
 
 
 class Outcome(StrEnum):
@@ -183,6 +197,16 @@ def hash_of(written: bytes) -> str:
 def shortened(text: str) -> str:
     """Return a text that a client may have chosen, as it may stand in an event."""
     return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - len(CUT)] + CUT
+
+
+def numbered(texts: Iterable[str]) -> dict[str, str]:
+    """Return texts as details; how many more there are, where not all have room."""
+    found = list(texts)
+    shown = found if len(found) <= DETAILS_MAX else found[: DETAILS_MAX - 1]
+    detail = {str(number): text for number, text in enumerate(shown, 1)}
+    if len(shown) < len(found):
+        detail["more"] = str(len(found) - len(shown))
+    return detail
 
 
 def bounded(event: AuditEvent) -> AuditEvent:

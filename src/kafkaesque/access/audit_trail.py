@@ -4,7 +4,8 @@ Theory of operation. Who guesses passwords or asks for what is forbidden could f
 log-ins and refusals that are alike, the first is passed on at once and the others of the same
 minute are counted, and come as one event when the minute is over. What is different in a minute is
 bounded, too: beyond that it is counted by user, and then all together. Failures do not use up the
-room of successes. Changes and use of keys come one by one: each has cost a change of the metadata.
+room of successes. Changes of the metadata and use of keys come one by one: each has cost a commit
+of the controllers. Changes of data (`DataChange`) are counted, too, each kind with room of its own.
 
 What is passed on waits until it is taken. Where that takes too long, it is dropped, and counted;
 log-ins and refusals first, so that nobody hides a change behind them.
@@ -16,12 +17,13 @@ from typing import Final
 
 import msgspec
 
-from kafkaesque.access.audit import AuditEvent, AuditKind, Outcome, bounded
+from kafkaesque.access.audit import AuditEvent, AuditKind, DataChange, Outcome, bounded
 
 WINDOW_MS: Final = 60_000
 #: Different log-ins that failed, and different refusals, in one window; then as many users.
 DISTINCT_MAX: Final = 50
-#: Different log-ins that succeeded: nobody gets there by guessing.
+#: Different log-ins that succeeded, and different changes of data of one kind: nobody gets there by
+#: guessing.
 SUCCESSES_MAX: Final = 500
 #: Events that wait to be taken, and how many of them may be log-ins and refusals.
 EVENTS_MAX: Final = 10_000
@@ -30,6 +32,7 @@ COUNTED_EVENTS_MAX: Final = 8_000
 OTHERS: Final = "(others)"
 
 _COUNTED: Final = (AuditKind.LOG_IN, AuditKind.REFUSAL)
+_DATA_CHANGES: Final = frozenset(DataChange)
 #: What makes two of them alike.
 _Likeness = tuple[object, ...]
 
@@ -75,7 +78,7 @@ class AuditTrail:
             return
         self.noted[event.kind] = self.noted.get(event.kind, 0) + 1
         event = bounded(event)
-        if event.kind not in _COUNTED:
+        if not _is_counted(event):
             self._pass_on(event)
             return
         if self._window_begun_ms is None:
@@ -104,9 +107,12 @@ class AuditTrail:
     def _has_room(self, form: AuditEvent, is_whole: bool) -> bool:
         if form.principal == OTHERS:
             return True
-        of = (form.kind, form.outcome, is_whole)
+        # Whoever commits offsets hides no deletion behind them.
+        change = form.operation if form.kind is AuditKind.CHANGE else ""
+        of = (form.kind, change, form.outcome, is_whole)
         count = self._distinct.get(of, 0)
-        most = SUCCESSES_MAX if form.outcome is Outcome.SUCCEEDED else DISTINCT_MAX
+        is_earned = form.outcome is Outcome.SUCCEEDED or form.kind is AuditKind.CHANGE
+        most = SUCCESSES_MAX if is_earned else DISTINCT_MAX
         self._distinct[of] = count + (count < most)
         return count < most
 
@@ -128,7 +134,7 @@ class AuditTrail:
                 self._pass_on(msgspec.structs.replace(repeats[likeness], count=count))
 
     def _pass_on(self, event: AuditEvent) -> None:
-        is_counted = event.kind in _COUNTED
+        is_counted = _is_counted(event)
         if len(self._waiting) >= EVENTS_MAX or (
             is_counted and self._waiting_counted >= COUNTED_EVENTS_MAX
         ):
@@ -164,14 +170,21 @@ class AuditTrail:
         return taken
 
 
+def _is_counted(event: AuditEvent) -> bool:
+    return event.kind in _COUNTED or event.operation in _DATA_CHANGES
+
+
 def _without_resource(event: AuditEvent) -> AuditEvent:
+    is_change = event.kind is AuditKind.CHANGE
+    most = SUCCESSES_MAX if is_change else DISTINCT_MAX
     return AuditEvent(
         at_ms=event.at_ms,
         kind=event.kind,
         principal=event.principal,
+        operation=event.operation if is_change else "",
         outcome=event.outcome,
         resource=OTHERS,
-        because=f"more than {DISTINCT_MAX} different ones within {WINDOW_MS // 1000} seconds",
+        because=f"more than {most} different ones within {WINDOW_MS // 1000} seconds",
     )
 
 

@@ -35,7 +35,7 @@ class FailureReason(Enum):
     NETWORK = "the credential is not for this network"
     CHANGED = "the credential was changed meanwhile"
     SECOND_FACTOR = "no second factor, or a wrong one"
-    OTHER_PRINCIPAL = "re-authentication as somebody else"
+    OTHER_PRINCIPAL = "re-authentication as another user"
 
 
 _REASONS: Final = {

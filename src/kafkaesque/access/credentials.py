@@ -218,6 +218,10 @@ AnyCredential = (
 )
 
 
+#: What a new cluster can begin with.
+FirstCredential = ScramVerifier | TotpSecret | RecoveryCodes
+
+
 def scram_lookup(mechanism: str, user: str) -> LookupKey:
     """Return what a user's verifier is found by."""
     return ("scram", mechanism, user)

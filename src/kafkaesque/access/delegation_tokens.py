@@ -199,9 +199,11 @@ def check_requester(requester: Requester) -> None:
         TokenRequestNotAllowed: came in by a token, or without saying who it is.
     """
     if requester.is_token:
-        raise TokenRequestNotAllowed("who came in by a token may not make or change tokens")
+        raise TokenRequestNotAllowed(
+            "a user who logged in by a token may not make or change tokens"
+        )
     if requester.principal == ANONYMOUS:
-        raise TokenRequestNotAllowed("who has not said who they are has no tokens")
+        raise TokenRequestNotAllowed("a client that has not logged in has no tokens")
 
 
 def find_own(state: AccessState, requester: Requester, secret: Secret) -> DelegationToken:

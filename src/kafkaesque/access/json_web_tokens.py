@@ -171,7 +171,7 @@ class JwtVerifier:
         try:
             found = jws.deserialize_compact(token.encode(), self._find_key, registry=self._registry)
         except (JoseError, ValueError, TypeError, KeyError):
-            raise JwtRefused("the signature is none that is believed") from None
+            raise JwtRefused("the signature is not one that is trusted") from None
         return found.payload
 
     def _find_key(self, signed: Any) -> Any:

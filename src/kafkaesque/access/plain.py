@@ -88,7 +88,7 @@ def read_plain(data: bytes) -> PlainMessage:
     if not name or not password or len(password) > PASSWORD_BYTES_MAX:
         raise PlainMessageRefused("no name, no password, or one that is too long")
     if authzid not in (b"", name):
-        raise PlainMessageRefused("acting as somebody else is not offered")
+        raise PlainMessageRefused("acting as another user is not supported")
     try:
         return PlainMessage(name=name.decode(), password=Secret(password))
     except UnicodeDecodeError:

@@ -99,7 +99,7 @@ class PrincipalMapping:
         try:
             check_name(name)
         except InvalidRequest as error:
-            raise CertificateRefused(f"the name is none for a user: {error}") from None
+            raise CertificateRefused(f"the name is not valid for a user: {error}") from None
         return name
 
     def _read_uri(self, uri: str) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from hmac import compare_digest
 from typing import Final
 
@@ -25,12 +26,17 @@ def make_codes(user: str, random: bytes) -> tuple[RecoveryCodes, tuple[Secret, .
     if len(random) != CODES * CODE_BYTES:
         raise InvariantBroken(f"{CODES} recovery codes need {CODES * CODE_BYTES} random bytes")
     texts = [_write(random[at : at + CODE_BYTES]) for at in range(0, len(random), CODE_BYTES)]
-    kept = RecoveryCodes(
+    codes = tuple(Secret.of(each) for each in texts)
+    return keep_codes(user, codes), codes
+
+
+def keep_codes(user: str, codes: Sequence[Secret]) -> RecoveryCodes:
+    """Return the credential for codes that were drawn before."""
+    return RecoveryCodes(
         id=recovery_credential_id(user),
         user=user,
-        digests=tuple(code_digest(user, each) for each in texts),
+        digests=tuple(code_digest(user, each.reveal().decode()) for each in codes),
     )
-    return kept, tuple(Secret.of(each) for each in texts)
 
 
 def find_code(kept: RecoveryCodes, code: str) -> bytes | None:

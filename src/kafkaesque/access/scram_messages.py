@@ -81,7 +81,7 @@ def read_client_first(data: bytes) -> ClientFirst:
     if not _NONCE.fullmatch(nonce) or len(nonce) > NONCE_LENGTH_MAX:
         raise ScramMessageRefused("not a nonce")
     if authzid and read_saslname(_value(authzid, "a")) != name:
-        raise ScramMessageRefused("acting as somebody else is not offered")
+        raise ScramMessageRefused("acting as another user is not supported")
     if not all(_ATTRIBUTE.fullmatch(each) for each in bare[2:]):
         raise ScramMessageRefused("an extension has no name")
     return ClientFirst(

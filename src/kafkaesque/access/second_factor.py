@@ -16,6 +16,7 @@ from kafkaesque.access.credentials import (
 from kafkaesque.access.planner import Records, plan_recovery_code, plan_totp_step
 from kafkaesque.access.recovery_codes import find_code
 from kafkaesque.access.sealing import ClusterKeys, totp_purpose
+from kafkaesque.access.secret import Secret
 from kafkaesque.access.state import AccessState
 from kafkaesque.access.totp import find_step
 
@@ -37,6 +38,22 @@ class RecoveryUse:
 
 
 FactorUse = TotpUse | RecoveryUse
+
+
+def totp_credential_id(user: str) -> CredentialId:
+    """Return the id of a person's TOTP secret: each has one."""
+    return CredentialId(f"totp/{user}")
+
+
+def seal_totp(keys: ClusterKeys, user: str, secret: Secret, nonce: bytes) -> TotpSecret:
+    """Return the credential for a TOTP secret; `nonce` is 12 random bytes.
+
+    Raises:
+        KeyUnknown: the cluster has no key.
+    """
+    credential_id = totp_credential_id(user)
+    sealed = keys.seal(secret, totp_purpose(user, credential_id), nonce)
+    return TotpSecret(id=credential_id, user=user, secret=sealed)
 
 
 def has_second_factor(state: AccessState, user: str) -> bool:

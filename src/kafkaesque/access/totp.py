@@ -8,9 +8,10 @@ import base64
 import hmac
 from hmac import compare_digest
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 from kafkaesque.access.secret import Secret
+from kafkaesque.model.errors import InvalidRequest
 
 STEP_MS: Final = 30_000
 DIGITS: Final = 6
@@ -45,6 +46,27 @@ def find_step(secret: Secret, code: str, now_ms: int, *, used: int = -1) -> int 
         if compare_digest(write_code(secret, max(step, 0)).encode(), given) and step > used:
             found = step
     return found
+
+
+def read_uri(uri: str) -> Secret:
+    """Return the secret in what `write_uri` has written.
+
+    Raises:
+        InvalidRequest: it is no such URI, or one of other digits, steps or hashes.
+    """
+    parts = urlsplit(uri.strip())
+    values = {name: given[-1] for name, given in parse_qs(parts.query).items()}
+    text = values.get("secret", "").upper()
+    try:
+        secret = base64.b32decode(text + "=" * (-len(text) % 8))
+    except ValueError:
+        secret = b""
+    usual = (values.get("algorithm", "SHA1"), values.get("digits"), values.get("period"))
+    if (parts.scheme, parts.netloc) != ("otpauth", "totp") or not secret:
+        raise InvalidRequest("it is no otpauth://totp/ URI with a secret")
+    if usual != ("SHA1", str(DIGITS), str(STEP_MS // 1_000)):
+        raise InvalidRequest(f"it must have SHA1, {DIGITS} digits and {STEP_MS // 1_000} seconds")
+    return Secret(secret)
 
 
 def write_uri(secret: Secret, user: str, cluster: str) -> Secret:

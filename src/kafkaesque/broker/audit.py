@@ -4,15 +4,24 @@ What is told waits in the trail until `AuditWriter` takes it, four times a secon
 where something is allowed: only refusals, log-ins, changes and use of keys are told.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from kafkaesque.access.audit import EVENT_KINDS, AuditEvent, AuditKind, ClientOrigin, Outcome
+from kafkaesque.access.audit import (
+    EVENT_KINDS,
+    AuditEvent,
+    AuditKind,
+    ClientOrigin,
+    DataChange,
+    Outcome,
+)
 from kafkaesque.access.audit_trail import AuditTrail
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.env.clock import Clock
 
 #: Stands in the option for all kinds where somebody has to log in, and else for none.
@@ -95,5 +104,31 @@ class Audit:
                 resource=name,
                 outcome=Outcome.REFUSED,
                 because=because,
+            )
+        )
+
+    def change_of_data(
+        self,
+        client: OnBehalfOf | None,
+        change: DataChange,
+        resource_type: ResourceType,
+        name: str,
+        detail: Mapping[str, str] = MappingProxyType({}),
+        *,
+        outcome: Outcome = Outcome.DONE,
+    ) -> None:
+        """Somebody has changed what is no metadata; `client` is None where nobody logs in."""
+        self.note(
+            AuditEvent(
+                at_ms=0,
+                kind=AuditKind.CHANGE,
+                principal=client.principal if client else "",
+                host=client.host if client else "",
+                listener=client.listener if client else "",
+                operation=change.value,
+                resource_type=resource_word(resource_type),
+                resource=name,
+                outcome=outcome,
+                detail=dict(detail),
             )
         )

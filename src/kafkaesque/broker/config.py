@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkaesque.access.credentials import ScramVerifier
+from kafkaesque.access.credentials import FirstCredential
 from kafkaesque.access.principal_mapping import read_mapping_rules
 from kafkaesque.access.principals import Principal
 from kafkaesque.access.rules import Rule
@@ -68,7 +68,7 @@ class BrokerConfig:
     #: The keys of the key keeper `file`, the one that wraps first; empty: there is no keeper.
     keeper_keys: tuple[Secret, ...] = field(default=(), repr=False)
     #: Who may log in to a new cluster; for one that exists they mean nothing.
-    first_users: tuple[ScramVerifier, ...] = field(default=(), repr=False)
+    first_users: tuple[FirstCredential, ...] = field(default=(), repr=False)
     first_rules: tuple[Rule, ...] = ()
     #: Who may do everything, whatever the rules say, such as `User:admin`.
     super_users: tuple[Principal, ...] = ()

@@ -131,8 +131,8 @@ def _check_log_in_by(listener: Listener) -> None:
     where = f'log.in.by = "{listener.log_in_by.value}" of the listener {listener.name}'
     if listener.access is AccessMode.OPEN:
         raise ConfigError(
-            f'{where} names clients, and nobody asks who they are: set access = "required", or '
-            '"optional"'
+            f"{where} names clients, but does not ask them who they are: set "
+            'access = "required", or "optional"'
         )
     if not listener.tls:
         raise ConfigError(f"{where} needs TLS, by which clients show certificates")

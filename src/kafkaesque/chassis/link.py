@@ -330,7 +330,7 @@ class ClientConnection(ABC):
         """It has to log in: until then it may send little, and has little time."""
         logins = self.shared.chassis.logins
         if logins is None:
-            raise InvariantBroken(f"{self.listener} wants a log-in, and nobody checks it")
+            raise InvariantBroken(f"{self.listener} requires a log-in, and nobody checks it")
         connection.limit_frames(LOGIN_BYTES_MAX)
         self.expect(LOGIN_MS_MAX)
         logins.add_stranger(self)

@@ -25,6 +25,7 @@ from kafkaesque.access.secret import Secret
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import check_rule, on_cluster
 from kafkaesque.cli.troubles import CLOSED
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -102,7 +103,7 @@ def list_users(bootstrap: str) -> dict[str, list[str]]:
     """
     request = DescribeUserScramCredentialsRequest(None)
     answer = ask(bootstrap, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, _CREDENTIALS_VERSION, request)
-    _check(answer.error_code, answer.error_message)
+    _check(bootstrap, "describe", answer.error_code, answer.error_message)
     return {
         each.user: [_BY_NUMBER.get(info.mechanism, "?") for info in each.credential_infos]
         for each in answer.results
@@ -146,7 +147,7 @@ def remove_passwords(bootstrap: str, user: str, mechanisms: Sequence[str]) -> No
 def _alter(bootstrap: str, request: AlterUserScramCredentialsRequest) -> None:
     key = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
     for each in ask(bootstrap, key, _CREDENTIALS_VERSION, request).results:
-        _check(each.error_code, each.error_message)
+        _check(bootstrap, "alter", each.error_code, each.error_message)
 
 
 # -- what Kafka has no API for
@@ -196,7 +197,8 @@ def _read_own(bootstrap: str, key: ApiKey, request: Message, answer: type[Answer
             "know roles and explanations",
             exit_code=failure.exit_code,
         ) from None
-    _check(found.error_code, found.error_message)
+    operation = "describe" if key is ApiKey.DESCRIBE_ACCESS else "alter"
+    _check(bootstrap, operation, found.error_code, found.error_message)
     return msgspec.json.decode(found.answer, type=answer)
 
 
@@ -253,7 +255,7 @@ def add_rules(bootstrap: str, rules: Sequence[AclCreation]) -> None:
     """
     answer = ask(bootstrap, ApiKey.CREATE_ACLS, _RULES_VERSION, CreateAclsRequest(rules))
     for each in answer.results:
-        _check(each.error_code, each.error_message)
+        _check(bootstrap, "alter", each.error_code, each.error_message)
 
 
 def list_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
@@ -266,7 +268,7 @@ def list_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
     for each in _with_own_types(wanted):
         request = DescribeAclsRequest(*_filter(each))
         answer = ask(bootstrap, ApiKey.DESCRIBE_ACLS, _RULES_VERSION, request)
-        _check(answer.error_code, answer.error_message)
+        _check(bootstrap, "describe", answer.error_code, answer.error_message)
         found += [_shown(resource, acl) for resource in answer.resources for acl in resource.acls]
     return found
 
@@ -281,7 +283,7 @@ def remove_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
     request = DeleteAclsRequest(filters)
     removed: list[ShownRule] = []
     for answer in ask(bootstrap, ApiKey.DELETE_ACLS, _RULES_VERSION, request).filter_results:
-        _check(answer.error_code, answer.error_message)
+        _check(bootstrap, "alter", answer.error_code, answer.error_message)
         removed += [_shown(each, each) for each in answer.matching_acls]
     return removed
 
@@ -355,11 +357,8 @@ def names_of(bootstrap: str, kind: ResourceType, name: str, *, is_prefix: bool) 
     return [each for each in names if each == name]
 
 
-def _check(code: int, message: str | None) -> None:
+def _check(bootstrap: str, operation: str, code: int, message: str | None) -> None:
     if not code:
         return
-    hint = ""
-    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        message = "no rule allows this with the cluster"
-        hint = "as a super user, or with kafkaesque rule create User:NAME -o alter --cluster"
-    raise CommandFailed(message or ErrorCode(code).name, hint=hint)
+    check_rule(code, bootstrap, on_cluster(operation))
+    raise CommandFailed(message or ErrorCode(code).name)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.missing_rules import on_topic
 from kafkaesque.cli.read_only_disk import read_only_disk
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaesque.cli.kafka import Connection
 
 TOPIC: Final = "__audit"
+_READ: Final = on_topic("read", TOPIC)
 PARTITION: Final = "__audit-0"
 #: librdkafka asks for a group even where none is joined.
 _NO_GROUP: Final = "kafkaesque-audit"
@@ -61,12 +63,12 @@ class ClusterLog:
                 hint="a listener with a log-in, or audit.events in the brokers' files",
             )
         if error is not None and not error.retriable():
-            raise explain(error, f"topic {TOPIC}")
+            raise explain(error, f"topic {TOPIC}", _READ)
         try:
             asked = TopicPartition(TOPIC, 0)
             bounds = self._consumer.get_watermark_offsets(asked, timeout=_ANSWER_S)
         except KafkaException as raised:
-            raise explain_raised(raised, f"topic {TOPIC}") from None
+            raise explain_raised(raised, f"topic {TOPIC}", _READ) from None
         if bounds is None:
             raise CommandFailed(f"topic {TOPIC}: no answer in time", hint="kafkaesque doctor")
         self.start, self.end = bounds
@@ -81,7 +83,7 @@ class ClusterLog:
             asked = [TopicPartition(TOPIC, 0, time_ms)]
             (found,) = self._consumer.offsets_for_times(asked, timeout=_ANSWER_S)
         except KafkaException as raised:
-            raise explain_raised(raised, f"topic {TOPIC}") from None
+            raise explain_raised(raised, f"topic {TOPIC}", _READ) from None
         return found.offset if found.offset >= 0 else self.end
 
     def read(self, begin: int, *, follow: bool = False) -> Iterator[Written]:
@@ -106,7 +108,7 @@ class ClusterLog:
                     # Of the group that librdkafka asks for, and nobody joins.
                     is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
                     if not error.retriable() and not is_of_group:
-                        raise explain(error, f"topic {TOPIC}")
+                        raise explain(error, f"topic {TOPIC}", _READ)
                     continue
                 position = (message.offset() or 0) + 1
                 deadline = time.monotonic() + _SILENCE_S

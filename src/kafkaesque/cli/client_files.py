@@ -14,7 +14,9 @@ from typing import Final
 
 from kafkaesque.access.secret import Secret
 from kafkaesque.cli import log_in, tls
+from kafkaesque.cli.code_log_in import TOTP_VARIABLE
 from kafkaesque.cli.private_file import write_private
+from kafkaesque.cli.session_file import FILE_VARIABLE
 
 MECHANISM: Final = "SCRAM-SHA-512"
 #: Pipelines find their credentials by it.
@@ -72,6 +74,8 @@ class ClientUser:
     bootstrap_servers: str
     #: The admin port of a broker; empty: none has one.
     admin: str = ""
+    #: The file of the second factor; None: the user has none.
+    totp_file: Path | None = None
 
     @property
     def secret(self) -> str:
@@ -96,6 +100,9 @@ def write_client_files(directory: Path, user: ClientUser) -> list[Path]:
 
 def _contents(directory: Path, user: ClientUser) -> Mapping[str, str]:
     name = user.name
+    if user.totp_file is not None:
+        # No client of Kafka can show a code: a session or a token logs in for this user.
+        return {f"{name}.env": _environment(directory, user)}
     return {
         f"{name}.env": _environment(directory, user),
         f"{name}.librdkafka.conf": _librdkafka(user),
@@ -121,7 +128,8 @@ def write_cluster_file(directory: Path, bootstrap_servers: str, admin: str, ca: 
         f"# {_HEAD}",
         "# Then: kafkaesque login NAME",
         *_exports(_places(bootstrap_servers, admin, ca)),
-        f"unset {log_in.USER_VARIABLE} {log_in.PASSWORD_VARIABLE} {log_in.CONFIG_VARIABLE}",
+        f"unset {log_in.USER_VARIABLE} {log_in.PASSWORD_VARIABLE} {log_in.CONFIG_VARIABLE} "
+        f"{TOTP_VARIABLE} {FILE_VARIABLE}",
     ]
     path = directory / "cluster.env"
     write_private(path, ("\n".join(lines) + "\n").encode())
@@ -133,8 +141,13 @@ def _environment(directory: Path, user: ClientUser) -> str:
         **_places(user.bootstrap_servers, user.admin, user.ca),
         log_in.USER_VARIABLE: user.name,
         log_in.PASSWORD_VARIABLE: str(user.password_file),
-        SPARK_VARIABLE: str(directory / f"{user.name}_spark.json"),
     }
+    if user.totp_file is None:
+        values[SPARK_VARIABLE] = str(directory / f"{user.name}_spark.json")
+    else:
+        values[TOTP_VARIABLE] = str(user.totp_file)
+        # Its own, so that it does not end a session that somebody has at another cluster.
+        values[FILE_VARIABLE] = str(directory / f"{user.name}.session.json")
     return "\n".join([f"# {_HEAD}", *_exports(values)]) + "\n"
 
 

@@ -20,6 +20,8 @@ class ClusterFile:
     brokers: Sequence[BrokerPorts]
     #: Whether its clients log in, over TLS.
     is_secure: bool = False
+    #: Whether its administrator was given a second factor when it was made.
+    has_second_factor: bool = False
 
     def write(self, directory: Path) -> None:
         """Replace the directory's file."""
@@ -41,6 +43,7 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
             controllers=[int(number) for number in found["controllers"]],
             brokers=[BrokerPorts(**ports) for ports in found["brokers"]],
             is_secure=bool(found.get("is_secure", False)),
+            has_second_factor=bool(found.get("has_second_factor", False)),
         )
     except FileNotFoundError:
         return None

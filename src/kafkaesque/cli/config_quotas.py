@@ -73,12 +73,14 @@ def list_quotas(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption
       kafkaesque config quota list
     """
     from kafkaesque.cli.kafka_request import ask
+    from kafkaesque.cli.missing_rules import check_rule, on_cluster
     from kafkaesque.protocols.kafka.api_table import ApiKey
     from kafkaesque.protocols.kafka.messages.describe_client_quotas_request import (
         DescribeClientQuotasRequest,
     )
 
     answer = ask(bootstrap, ApiKey.DESCRIBE_CLIENT_QUOTAS, _VERSION, DescribeClientQuotasRequest())
+    check_rule(answer.error_code, bootstrap, on_cluster("describe-configs"))
     if answer.error_code:
         raise _refused(answer.error_code, answer.error_message)
     found = [
@@ -183,6 +185,7 @@ def _number(name: str, text: str) -> float:
 
 def _alter(bootstrap: str, entity: QuotaEntity, values: Mapping[str, float | None]) -> None:
     from kafkaesque.cli.kafka_request import ask
+    from kafkaesque.cli.missing_rules import check_rule, on_cluster
     from kafkaesque.protocols.kafka.api_table import ApiKey
     from kafkaesque.protocols.kafka.messages import alter_client_quotas_request as messages
 
@@ -198,6 +201,7 @@ def _alter(bootstrap: str, entity: QuotaEntity, values: Mapping[str, float | Non
     request = messages.AlterClientQuotasRequest([entry])
     answer = ask(bootstrap, ApiKey.ALTER_CLIENT_QUOTAS, _VERSION, request)
     for result in answer.entries:
+        check_rule(result.error_code, bootstrap, on_cluster("alter-configs"))
         if result.error_code:
             raise _refused(result.error_code, result.error_message)
 

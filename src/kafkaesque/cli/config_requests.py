@@ -22,6 +22,7 @@ from kafkaesque.cli.exit_codes import FAILED, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import Connection, result_of
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import Right, check_rule, on_cluster, on_group, on_topic
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.describe_configs_request import (
@@ -63,7 +64,8 @@ def read_values(bootstrap: str, target: Target) -> list[ValueRow]:
         return _read_from_any(bootstrap, target)
     resource = _resource(target)
     admin = _admin(bootstrap, target)
-    entries = result_of(admin.describe_configs([resource])[resource], str(target))
+    request = admin.describe_configs([resource])[resource]
+    entries = result_of(request, str(target), _right(target, "describe-configs"))
     return [
         ValueRow(
             option=name,
@@ -96,7 +98,8 @@ def change_values(bootstrap: str, target: Target, changes: Mapping[str, str | No
     ]
     resource = _resource(target, entries)
     admin = _admin(bootstrap, target)
-    result_of(admin.incremental_alter_configs([resource])[resource], str(target))
+    request = admin.incremental_alter_configs([resource])[resource]
+    result_of(request, str(target), _right(target, "alter-configs"))
 
 
 def _admin(bootstrap: str, target: Target) -> AdminClient:
@@ -137,7 +140,7 @@ def _read_from_any(bootstrap: str, target: Target) -> list[ValueRow]:
     request = DescribeConfigsRequest([resource], False, False)
     answer = ask(controller_first(bootstrap), ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_VERSION, request)
     for result in answer.results:
-        _check(target, result.error_code, result.error_message)
+        _check(bootstrap, target, "describe-configs", result.error_code, result.error_message)
     return [
         ValueRow(
             option=each.name,
@@ -159,11 +162,19 @@ def _change_by_any(bootstrap: str, target: Target, changes: Mapping[str, str | N
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, whose, configs)])
     answer = ask(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, _ALTER_VERSION, request)
     for result in answer.responses:
-        _check(target, result.error_code, result.error_message)
+        _check(bootstrap, target, "alter-configs", result.error_code, result.error_message)
 
 
-def _check(target: Target, code: int, message: str | None) -> None:
+def _right(target: Target, operation: str) -> Right:
+    """Return what is needed: options of a broker are the cluster's."""
+    if target.topic is not None:
+        return on_topic(operation, target.topic)
+    return on_cluster(operation) if target.group is None else on_group(operation, target.group)
+
+
+def _check(bootstrap: str, target: Target, operation: str, code: int, message: str | None) -> None:
     if code:
+        check_rule(code, bootstrap, _right(target, operation))
         name = ErrorCode(code).name
         raise CommandFailed(
             f"{target}: {message or 'refused'} ({name})",

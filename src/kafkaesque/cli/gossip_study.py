@@ -40,7 +40,7 @@ def run_study(
     """
     for each in only:
         if each not in EXPERIMENTS:
-            words = f"--only {each} is none of {', '.join(EXPERIMENTS)}"
+            words = f"--only {each} is not one of {', '.join(EXPERIMENTS)}"
             raise wrong_usage(words, f"--only {EXPERIMENTS[0]}")
     charted = {"rumours", "rounds", "failures"}
     if plot is not None and only and not charted & set(only):

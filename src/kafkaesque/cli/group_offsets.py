@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import result_of
+from kafkaesque.cli.kafka import Connection, result_of
+from kafkaesque.cli.missing_rules import Right, missing_rule, on_group, on_topic
 
 Partition = tuple[str, int]
 
@@ -22,7 +28,10 @@ def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
         CommandFailed: its coordinator does not answer.
     """
     request = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = result_of(request[group], f"group {group}").topic_partitions or []
+    found = (
+        result_of(request[group], f"group {group}", on_group("describe", group)).topic_partitions
+        or []
+    )
     return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
 
@@ -58,7 +67,8 @@ def find_offsets(
     )
     for each, future in answers.items():
         try:
-            result = result_of(future, f"partition {each.topic}-{each.partition}")
+            what = f"partition {each.topic}-{each.partition}"
+            result = result_of(future, what, on_topic("describe", each.topic))
         except CommandFailed as failure:
             failures.append(failure)
         else:
@@ -76,9 +86,18 @@ def commit_for(admin: AdminClient, group: str, offsets: dict[Partition, int]) ->
         return []
     wanted = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
     request = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])
-    done = result_of(next(iter(request.values())), f"group {group}")
-    return [
-        f"{each.topic}-{each.partition}: {each.error.str()}"
+    read = on_group("read", group)
+    done = result_of(next(iter(request.values())), f"group {group}", read)
+    refused = [
+        _refusal(each.error, f"{each.topic}-{each.partition}", on_topic("read", each.topic))
         for each in done.topic_partitions or ()
         if each.error is not None
     ]
+    return list(dict.fromkeys(refused))
+
+
+def _refusal(error: KafkaError, partition: str, right: Right) -> str:
+    missing = missing_rule(error.code(), Connection.latest, right)
+    if missing is not None:
+        return f"{missing.message}; {missing.hint}"
+    return f"{partition}: {error.str()}"

@@ -18,6 +18,7 @@ from kafkaesque.cli.alive_brokers import read_alive
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import result_of
 from kafkaesque.cli.kafka_request import ASKED_AT_ONCE_MAX, ask
+from kafkaesque.cli.missing_rules import on_group
 from kafkaesque.cli.screen import counted
 from kafkaesque.model.sink_markers import keeps_sink_marker
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -97,22 +98,25 @@ class ListedGroup:
     kind: GroupKind
 
 
-def describe_group(admin: AdminClient, name: str) -> Group | None:
+def describe_group(admin: AdminClient, name: str, operation: str = "describe") -> Group | None:
     """Return a group with its members; None where it does not exist.
 
+    `operation` is what the command needs in the end; a refusal names it.
+
     Raises:
-        CommandFailed: its coordinator does not answer.
+        CommandFailed: its coordinator does not answer, or no rule allows it.
     """
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        found = result_of(admin.describe_consumer_groups([name])[name], f"group {name}")
+        request = admin.describe_consumer_groups([name])[name]
+        found = result_of(request, f"group {name}", on_group(operation, name))
         if found.state is ConsumerGroupState.DEAD:
             return None
         if found.state is not ConsumerGroupState.UNKNOWN:
             return _described(found)
         address = f"{found.coordinator.host}:{found.coordinator.port}"
-        request = ConsumerGroupDescribeRequest([name])
-        answer = ask(address, ApiKey.CONSUMER_GROUP_DESCRIBE, _DESCRIBE_VERSION, request)
+        asked = ConsumerGroupDescribeRequest([name])
+        answer = ask(address, ApiKey.CONSUMER_GROUP_DESCRIBE, _DESCRIBE_VERSION, asked)
         (group,) = answer.groups
         if group.error_code == ErrorCode.NONE:
             return _with_members(group)

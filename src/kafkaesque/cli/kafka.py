@@ -23,6 +23,7 @@ from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import check_entry
 from kafkaesque.cli.log_in import find_log_in
+from kafkaesque.cli.missing_rules import Right, missing_rule
 from kafkaesque.cli.tls import is_on, library_settings
 from kafkaesque.cli.troubles import why
 from kafkaesque.client.log_in import LogIn
@@ -46,7 +47,7 @@ _WORTH_ANOTHER_TRY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
 #: A broker found no controller in time, or none that did what was asked.
 _WITHOUT_CONTROLLER = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
-_RULES_HINT = "kafkaesque rule explain, as an administrator: who may"
+_RULES_HINT = "as an administrator: kafkaesque rule explain    (who may do what)"
 _LOG_IN_HINT = "KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE"
 #: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with,
 #: and {name} its name.
@@ -116,12 +117,6 @@ class Connection:
             exit_code=UNREACHABLE,
         )
 
-    def rule_hint(self, operation: str, topic: str) -> str:
-        """Return the command that lets this user do something with a topic."""
-        name = "NAME" if self._log_in is None else self._log_in.user
-        rule = f"kafkaesque rule create User:{name} -o {operation} --topic {topic}"
-        return f"{rule}, as an administrator"
-
     def admin(self) -> AdminClient:
         settings = {
             # The library would wait for a minute for a broker that hangs, or for a controller.
@@ -182,8 +177,8 @@ class Connection:
         }
 
 
-def result_of(future: "Future[Result]", what: str) -> Result:
-    """Return what an administrative request gave.
+def result_of(future: "Future[Result]", what: str, *rights: Right) -> Result:
+    """Return what an administrative request gave; it needs `rights`.
 
     Raises:
         CommandFailed: it was refused, or not done in time; the sentence names `what`. The exit code
@@ -200,7 +195,7 @@ def result_of(future: "Future[Result]", what: str) -> Result:
         raise CommandFailed(
             f"{what}: {there} answers, but this was not done in time", hint="kafkaesque doctor"
         )
-    raise explain(error, what)
+    raise explain(error, what, *rights)
 
 
 def _who_answers() -> str:
@@ -224,8 +219,14 @@ def _why_no_broker(bootstrap: str) -> str:
     return SPEAKS_HTTP if SPEAKS_HTTP in greet_all(bootstrap).values() else ""
 
 
-def explain(error: KafkaError, what: str) -> CommandFailed:
-    """Return the failure for an error of Kafka's, in a sentence about `what`."""
+def explain(error: KafkaError, what: str, *rights: Right) -> CommandFailed:
+    """Return the failure for an error of Kafka's, in a sentence about `what`.
+
+    A refusal for want of a rule is about one of `rights`, those that are needed.
+    """
+    missing = missing_rule(error.code(), Connection.latest, *rights)
+    if missing is not None:
+        return missing
     code = UNREACHABLE if error.name() in _UNREACHABLE_NAMES else FAILED
     if error.code() == KafkaError._BAD_MSG:
         code = DAMAGED
@@ -243,14 +244,9 @@ def explain(error: KafkaError, what: str) -> CommandFailed:
     )
 
 
-def is_forbidden(error: KafkaError) -> bool:
-    """Tell whether no rule allows it with a topic."""
-    return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-
-
-def explain_raised(raised: KafkaException, what: str) -> CommandFailed:
-    """Return the failure for a raised error of Kafka's."""
-    return explain(_error_of(raised), what)
+def explain_raised(raised: KafkaException, what: str, *rights: Right) -> CommandFailed:
+    """Return the failure for a raised error of Kafka's, as `explain` does."""
+    return explain(_error_of(raised), what, *rights)
 
 
 def _metadata(

@@ -32,7 +32,7 @@ from kafkaesque.cli.broker_ports import BrokerPorts, check_ports
 from kafkaesque.cli.cluster_file import CLUSTER_FILE, ClusterFile, read_cluster_file
 from kafkaesque.cli.directory_holder import DirectoryHolder, is_held
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.secure_files import SecureFiles
+from kafkaesque.cli.secure_files import SECRET_NAME, SecureFiles
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS
 from kafkaesque.server.exposure import ALLOW_OPEN
@@ -42,13 +42,11 @@ STOP_TIMEOUT_S = 10.0
 #: So many brokers' controllers vote, the first ones: more only make every change wait longer.
 VOTERS_MAX = 5
 LOCK_NAME = ".lock"
-#: With it brokers find one another by gossip, and let nobody else in.
-SECRET_NAME = "cluster.secret"
 SECRET_BYTES = 32
 #: What a directory may hold that is to become ours: what is ours, and what a new file system has.
 _HARMLESS = re.compile(
     r"\.lock|lost\+found|cluster\.secret|broker-[0-9]+(\.toml|\.log)?"
-    r"|certs|clients|(admin|app)\.password|\.?first-users\.json(\.new)?"
+    r"|certs|clients|(admin|app)\.password|\.?admin\.(totp|recovery-codes)(\.new)?|\.?first-users\.json(\.new)?"
 )
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 4096
@@ -232,6 +230,10 @@ class LocalCluster:
         self._allows_open = allows_open
         #: What secures it, if anything does; known once it is prepared.
         self.security: SecureFiles | None = None
+        #: Whether this start makes the cluster, as far as is known before it is prepared.
+        self.is_new = True
+        #: Whether its administrator was given a second factor by the start that made it.
+        self.has_second_factor = False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -278,7 +280,11 @@ class LocalCluster:
         for broker in self.brokers:
             broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
         if self.security is not None:
-            self.security.write_clients(self.bootstrap_servers, self.admin_address)
+            self.security.write_clients(
+                self.bootstrap_servers,
+                self.admin_address,
+                has_second_factor=self.has_second_factor,
+            )
 
     def start(self) -> None:
         """Start every broker."""
@@ -342,18 +348,22 @@ class LocalCluster:
             raise wrong_usage(
                 f"other machines reach {self._host}, and everybody who does could read, write and "
                 "delete everything",
-                "--secure; or --allow-open-listeners, if it is meant",
+                "--secure; or --allow-open-listeners, if you want that",
             )
 
     def _join(self, before: ClusterFile | None) -> Sequence[int]:
         """Return the voters; the first start decides on them and on the cluster's id."""
         count = len(self.brokers)
+        self.is_new = before is None
         if before is None:
             self.cluster_id = (self.security and self.security.find_cluster_id()) or _new_id()
             voters: Sequence[int] = range(1, min(count, VOTERS_MAX) + 1)
             _make_secret(self._secret_path)
+            # Codes are shown at an admin port alone.
+            self.has_second_factor = self.security is not None and bool(self.admin_address)
         else:
             self.cluster_id, voters = before.cluster_id, before.controllers
+            self.has_second_factor = before.has_second_factor
             if count < len(before.brokers):
                 raise wrong_usage(
                     f"the cluster in {self.directory} has {len(before.brokers)} brokers,"
@@ -364,12 +374,19 @@ class LocalCluster:
             # Before the file that makes it a cluster: one that is founded without its first users
             # would let nobody in.
             numbers = [broker.number for broker in self.brokers]
-            self.security.prepare(self.cluster_id, numbers, self._host, is_new=before is None)
+            self.security.prepare(
+                self.cluster_id,
+                numbers,
+                self._host,
+                is_new=self.is_new,
+                has_second_factor=self.has_second_factor,
+            )
         now = ClusterFile(
             cluster_id=self.cluster_id,
             controllers=list(voters),
             brokers=[broker.ports for broker in self.brokers],
             is_secure=self.security is not None,
+            has_second_factor=self.has_second_factor,
         )
         now.write(self.directory)
         return voters

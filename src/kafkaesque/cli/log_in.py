@@ -1,6 +1,7 @@
 """Who the command line is, where a cluster wants to know: a name, and a file with the password.
 
-Passwords come from files alone: arguments and variables can be seen by others on the machine.
+Passwords come from files alone: arguments and variables can be seen by others on the machine. With
+`KAFKAESQUE_TOTP_FILE` the user has a second factor, and commands use a session.
 """
 
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaesque.access.secret import Secret
+from kafkaesque.cli.code_log_in import TOTP_VARIABLE, session_by_code
 from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.private_file import read_private, wrong_file
@@ -38,6 +40,10 @@ def find_log_in(address: str = "", environment: Mapping[str, str] = os.environ) 
     if not user and not path:
         session = find_session(address, environment)
         return None if session is None else _log_in_of(session)
+    totp = environment.get(TOTP_VARIABLE)
+    if user and path and totp:
+        password = read_password(Path(path))
+        return _log_in_of(session_by_code(user, password, Path(totp), address, environment))
     if not user or not path:
         missing = PASSWORD_VARIABLE if user else USER_VARIABLE
         raise CommandFailed(f"{missing} is not set, and the other one is", exit_code=WRONG_USAGE)
@@ -75,7 +81,7 @@ def _read_config(path: Path) -> LogIn:
         key, equals, value = line.partition("=")
         key = key.strip()
         if not equals or key not in _KEYS:
-            raise wrong_file(f"{path}: {key!r} is none of {', '.join(_KEYS)}")
+            raise wrong_file(f"{path}: {key!r} is not one of {', '.join(_KEYS)}")
         values[key] = value.strip()
     missing = [each for each in ("sasl.username", "sasl.password") if not values.get(each)]
     if missing:

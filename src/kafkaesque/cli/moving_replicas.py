@@ -8,6 +8,7 @@ from kafkaesque.cli.doctor.findings import NAMED_MAX, named
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import missing_rule, on_cluster
 from kafkaesque.cli.screen import Cell, Table
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -65,6 +66,10 @@ def read_moving(bootstrap: str, timeout_ms: int = TIMEOUT_MS) -> dict[Where, Mov
     answer: ListPartitionReassignmentsResponse = ask(
         bootstrap, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request
     )
+    missing = missing_rule(answer.error_code, bootstrap, on_cluster("describe"))
+    if missing is not None:
+        missing.message = f"it is not known which replicas move: {missing.message}"
+        raise missing
     if answer.error_code:
         why = answer.error_message or ErrorCode(answer.error_code).name
         raise CommandFailed(

@@ -14,6 +14,7 @@ from kafkaesque.cli.group_offsets import (
 )
 from kafkaesque.cli.group_states import describe_group
 from kafkaesque.cli.kafka import Connection
+from kafkaesque.cli.missing_topics import missing_topic
 from kafkaesque.cli.offset_words import Place, PlaceKind
 from kafkaesque.cli.share_groups import ShareGroupAdmin
 
@@ -58,7 +59,7 @@ def plan_reset(
     Raises:
         CommandFailed: a partition does not exist or has no leader.
     """
-    described = describe_group(admin, group)
+    described = describe_group(admin, group, "read")
     share = None
     if described is None:
         share = ShareGroupAdmin(connection.bootstrap, group)
@@ -98,7 +99,7 @@ def _named_partitions(
     for word in words:
         name, colon, numbers = word.partition(":")
         if name not in topics:
-            raise CommandFailed(f"topic {name} does not exist", hint="kafkaesque topic list")
+            raise missing_topic(connection.bootstrap, name, "read")
         known = sorted(topics[name].partitions)
         if colon and not all(each.isdecimal() for each in numbers.split(",")):
             raise wrong_usage(f"--topic {word!r} is not a topic with partitions", "orders:0,3")

@@ -8,11 +8,14 @@ import typer
 from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import result_of
+from kafkaesque.cli.missing_rules import Right
 from kafkaesque.cli.screen import Screen
 
 
 def tell_deleted(screen: Screen, requests: Mapping[str, "Future[None]"], kind: str) -> None:
     """Wait for the deletion of each name, and tell which are deleted and which are not, and why.
+
+    `kind` is a topic or a group, as `kafkaesque rule create` calls it.
 
     Raises:
         CommandFailed: there was one name, and it is not deleted.
@@ -22,7 +25,7 @@ def tell_deleted(screen: Screen, requests: Mapping[str, "Future[None]"], kind: s
     failures: dict[str, CommandFailed] = {}
     for name, future in requests.items():
         try:
-            result_of(future, f"{kind} {name}")
+            result_of(future, f"{kind} {name}", Right("delete", kind, name))
             deleted.append(name)
         except CommandFailed as failure:
             failures[name] = failure
@@ -31,7 +34,7 @@ def tell_deleted(screen: Screen, requests: Mapping[str, "Future[None]"], kind: s
     document: dict[str, object] = {"deleted": deleted}
     if failures:
         document["failed"] = {name: failure.message for name, failure in failures.items()}
-    sentence = f"deleted {', '.join(deleted)}" if deleted else "nothing is deleted"
+    sentence = f"deleted {', '.join(deleted)}" if deleted else "deleted nothing"
     screen.done(sentence, document)
     for told in failures.values():
         told.show()

@@ -2,13 +2,16 @@
 
 import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.cli.exit_codes import FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import missing_rule, on_queue
 from kafkaesque.cli.troubles import CLOSED
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.kernel_types import Headers
@@ -52,12 +55,24 @@ FULL: Final = -1
 ACCEPT, RELEASE = 0, 1
 PURGE, REDRIVE, UNPARK = 0, 1, 2
 _VERSION: Final = 0
+#: What each request needs with the queue, as `kafkaesque rule create -o` has it.
+_NEEDED: Final[Mapping[ApiKey, str]] = {
+    ApiKey.PUT_MESSAGES: "write",
+    ApiKey.TAKE_MESSAGES: "read",
+    ApiKey.SETTLE_MESSAGES: "read",
+    ApiKey.PEEK_MESSAGES: "read",
+    ApiKey.MAINTAIN_QUEUE: "read",
+    ApiKey.DESCRIBE_QUEUES: "describe",
+    ApiKey.CREATE_QUEUE: "create",
+    ApiKey.ALTER_QUEUE: "alter",
+    ApiKey.DELETE_QUEUE: "delete",
+}
+#: The queue that messages go to: a broker that may not let them says which one it is.
+_OTHER_QUEUE: Final = re.compile(r"no rule allows to write to queue '(.*)'")
 _SENTENCES: Final[Mapping[int, tuple[str, int]]] = {
     ErrorCode.INVALID_CONFIG: ("kafkaesque queue create --help; docs/options.md", WRONG_USAGE),
     ErrorCode.INVALID_REQUEST: ("", WRONG_USAGE),
     ErrorCode.QUEUE_ALREADY_EXISTS: ("kafkaesque queue alter, to change its options", FAILED),
-    ErrorCode.QUEUE_AUTHORIZATION_FAILED: ("kafkaesque rule list, as somebody who may", FAILED),
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ("kafkaesque rule list, as somebody who may", FAILED),
     ErrorCode.REQUEST_TIMED_OUT: ("kafkaesque doctor", FAILED),
     ErrorCode.LEADER_NOT_AVAILABLE: ("kafkaesque doctor", FAILED),
     ErrorCode.NOT_CONTROLLER: ("kafkaesque doctor", FAILED),
@@ -138,20 +153,26 @@ def _ask(queue: Queue, api_key: ApiKey, request: Message, wait_ms: int = 0) -> A
         if CLOSED not in failure.message:
             raise
         raise CommandFailed(
-            f"{failure.message}: brokers of Apache Kafka, and those of earlier releases, do not "
-            "know queues; nor does a listener that wants a log-in talk with strangers",
-            hint="KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE, if it wants a log-in",
+            f"{failure.message}: it is a broker of Apache Kafka or of an earlier release, which "
+            "have no queues, or it requires a log-in",
+            hint="KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE, if it requires a log-in",
             exit_code=UNREACHABLE,
         ) from None
     if answer.error_code:
-        raise _refusal(queue, answer.error_code, answer.error_message)
+        raise _refusal(queue, api_key, answer.error_code, answer.error_message)
     return answer
 
 
-def _refusal(queue: Queue, code: int, message: str | None) -> CommandFailed:
+def _refusal(queue: Queue, api_key: ApiKey, code: int, message: str | None) -> CommandFailed:
     """Return the failure for an error of a broker's, with what helps."""
     if code == ErrorCode.UNKNOWN_QUEUE:
         return unknown(queue)
+    other = _OTHER_QUEUE.fullmatch(message or "")
+    name = queue_resource(QueueName(queue.vhost, queue.name))
+    right = on_queue("write", other[1]) if other else on_queue(_NEEDED[api_key], name)
+    missing = missing_rule(code, queue.bootstrap, right)
+    if missing is not None:
+        return missing
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
     hint, exit_code = _SENTENCES.get(code, ("", FAILED))
     words = message or name.lower().replace("_", " ")
@@ -235,7 +256,8 @@ def describe(queue: Queue) -> DescribedQueue:
     found: DescribedQueue = _ask(queue, ApiKey.DESCRIBE_QUEUES, request).queues[0]
     is_there = found.log_id != bytes(16)
     if found.error_code and not is_there:
-        raise _refusal(queue, found.error_code, found.error_message)
+        key = ApiKey.DESCRIBE_QUEUES
+        raise _refusal(queue, key, found.error_code, found.error_message)
     return found
 
 

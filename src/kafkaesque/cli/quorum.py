@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import check_rule, on_cluster
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.messages.describe_quorum_request import (
     DescribeQuorumRequest,
@@ -74,6 +75,7 @@ def read_quorum(bootstrap: str) -> Quorum:
     request = DescribeQuorumRequest(topics=[TopicData(METADATA_TOPIC, [PartitionData(0)])])
     answer = ask(bootstrap, ApiKey.DESCRIBE_QUORUM, _VERSION, request)
     found = answer.topics[0].partitions[0] if not answer.error_code else answer
+    check_rule(found.error_code, bootstrap, on_cluster("describe"))
     if found.error_code:
         raise CommandFailed(
             f"the controllers are not known: {found.error_message}",

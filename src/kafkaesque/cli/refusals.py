@@ -45,7 +45,7 @@ def find_refusal(
         )
     if isinstance(error, ssl.SSLError) and "CERTIFICATE_REQUIRED" in (error.reason or ""):
         return CommandFailed(
-            f"{address} wants a client's certificate",
+            f"{address} requires a client's certificate",
             hint=f"{tls.CERTIFICATE}=FILE and {tls.KEY}=FILE",
             exit_code=FAILED,
         )
@@ -75,7 +75,7 @@ def _find_missing_log_in(
     if find_log_in(address) is not None or not offers_log_in(host, port):
         return None
     return CommandFailed(
-        f"{address} wants a log-in",
+        f"{address} requires a log-in",
         hint=f"{USER_VARIABLE}=NAME and {PASSWORD_VARIABLE}=FILE; or kafkaesque login NAME",
         exit_code=FAILED,
     )

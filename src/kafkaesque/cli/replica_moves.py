@@ -14,6 +14,7 @@ from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.long_wait import LongWait
+from kafkaesque.cli.missing_rules import check_rule, on_cluster
 from kafkaesque.cli.moving_replicas import Move, Where, read_moving
 from kafkaesque.cli.screen import Screen, counted
 from kafkaesque.cli.terminal import takes_escapes
@@ -171,6 +172,7 @@ def request_moves(
         answer: AlterPartitionReassignmentsResponse = ask(
             bootstrap, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request
         )
+        check_rule(answer.error_code, bootstrap, on_cluster("alter"))
         if answer.error_code:
             raise CommandFailed(f"the moves were refused: {answer.error_message}")
         for topic in answer.responses:
@@ -293,6 +295,7 @@ def elect_leaders(
         request,
         timeout_s=timeout_s + ANSWER_SPARE_S,
     )
+    check_rule(answer.error_code, bootstrap, on_cluster("alter"))
     return _elected(answer)
 
 

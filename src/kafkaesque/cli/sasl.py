@@ -13,12 +13,17 @@ from kafkaesque.protocols.kafka.wire import Message
 Ask = Callable[[int, int, Message], Any]
 
 
+class LogInNotAccepted(CommandFailed):
+    """A broker knows no such user, or not with this password or token."""
+
+
 def authenticate(log_in: LogIn, ask: Ask) -> None:
     """Log in.
 
     Raises:
-        CommandFailed: the broker refuses it, does not offer the mechanism, or does not know the
-            password itself.
+        LogInNotAccepted: the broker refuses it.
+        CommandFailed: the broker does not offer the mechanism, or does not know the password
+            itself.
     """
     steps = log_in_steps(log_in)
     try:
@@ -32,7 +37,7 @@ def authenticate(log_in: LogIn, ask: Ask) -> None:
             "another password; or kafkaesque user list, as an administrator: whether there is "
             "such a user, is enabled, and may log in now and from here"
         )
-        raise CommandFailed(
+        raise LogInNotAccepted(
             str(error), hint="kafkaesque login" if log_in.is_token else hint, exit_code=FAILED
         ) from None
     except LogInRefused as error:

@@ -105,12 +105,12 @@ class Sender:
         """Return what to say of the messages that the cluster has refused."""
         if self.first_error is None:
             return None
-        from kafkaesque.cli.kafka import explain, is_forbidden
+        from kafkaesque.cli.kafka import explain
+        from kafkaesque.cli.missing_rules import on_topic
 
         number, error = self.first_error
-        failure = explain(error, f"topic {self._target.topic}")
-        if is_forbidden(error):
-            failure.hint = self._connection.rule_hint("write", self._target.topic)
+        topic = self._target.topic
+        failure = explain(error, f"topic {topic}", on_topic("write", topic))
         failure.message = f"{self._target.unit} {number}: {failure.message}"
         if self.failed > 1:
             failure.message += f"; {counted(self.failed, 'message')} not published in total"
@@ -190,7 +190,8 @@ def wait_for_topic(connection: "Connection", client: "AdminClient", topic: str) 
     Raises:
         CommandFailed: it is not there.
     """
-    from kafkaesque.cli.kafka import explain, is_forbidden
+    from kafkaesque.cli.kafka import explain
+    from kafkaesque.cli.missing_rules import check_rule, on_topic
 
     deadline = time.monotonic() + CREATION_TIMEOUT_S
     is_name_checked = False
@@ -205,12 +206,9 @@ def wait_for_topic(connection: "Connection", client: "AdminClient", topic: str) 
             check_collision(topic, connection.metadata(client).topics)
             is_name_checked = True
         if error is not None and (is_over or error.name() not in _WHILE_CREATED):
+            check_rule(error.code(), connection.bootstrap, on_topic("write", topic))
             failure = explain(error, f"topic {topic}")
-            failure.hint = (
-                connection.rule_hint("write", topic)
-                if is_forbidden(error)
-                else f"kafkaesque topic create {topic}"
-            )
+            failure.hint = f"kafkaesque topic create {topic}"
             raise failure
         time.sleep(POLL_S)
 

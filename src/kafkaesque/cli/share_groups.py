@@ -10,6 +10,7 @@ from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.group_offsets import Partition
 from kafkaesque.cli.group_states import Group, GroupMember
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import Right, check_rule, missing_rule, on_group, on_topic
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.alter_share_group_offsets_request import (
@@ -66,7 +67,7 @@ class ShareGroupAdmin:
         ).groups
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
-        self._check(found)
+        self._check(found, on_group("describe", self.group))
         return _group(found)
 
     def progress(self) -> list[ShareProgress]:
@@ -80,7 +81,7 @@ class ShareGroupAdmin:
         )
         key = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
         (found,) = self._ask(key, _OFFSETS_VERSION, request, lambda it: it.groups[0]).groups
-        self._check(found)
+        self._check(found, on_group("describe", self.group))
         return [
             ShareProgress(
                 topic=topic.topic_name,
@@ -108,14 +109,21 @@ class ShareGroupAdmin:
         )
         key = ApiKey.ALTER_SHARE_GROUP_OFFSETS
         answer = self._ask(key, _ALTER_VERSION, request, lambda it: it)
-        self._check(answer)
-        return [
-            f"{topic.topic_name}-{each.partition_index}: "
-            f"{each.error_message or ErrorCode(each.error_code).name}"
+        self._check(answer, on_group("read", self.group))
+        refused = [
+            self._refusal(topic.topic_name, each)
             for topic in answer.responses
             for each in topic.partitions
             if each.error_code
         ]
+        return list(dict.fromkeys(refused))
+
+    def _refusal(self, topic: str, found: Any) -> str:
+        missing = missing_rule(found.error_code, self._bootstrap, on_topic("read", topic))
+        if missing is not None:
+            return f"{missing.message}; {missing.hint}"
+        reason = found.error_message or ErrorCode(found.error_code).name
+        return f"{topic}-{found.partition_index}: {reason}"
 
     def _ask(self, key: ApiKey, version: int, request: Any, part: Any) -> Any:
         """Ask the coordinator, wherever it is by now."""
@@ -127,6 +135,7 @@ class ShareGroupAdmin:
                 code = part(answer).error_code
                 if not ErrorCode(code).retriable:
                     return answer
+            check_rule(code, self._bootstrap, on_group("describe", self.group))
             if time.monotonic() > deadline:
                 raise CommandFailed(f"group {self.group}: {ErrorCode(code).name}")
             time.sleep(_AGAIN_S)
@@ -139,7 +148,8 @@ class ShareGroupAdmin:
             return found.error_code, None
         return 0, f"{found.host}:{found.port}"
 
-    def _check(self, found: Any) -> None:
+    def _check(self, found: Any, right: Right) -> None:
+        check_rule(found.error_code, self._bootstrap, right)
         if found.error_code:
             reason = found.error_message or ErrorCode(found.error_code).name
             raise CommandFailed(f"group {self.group}: {reason}")

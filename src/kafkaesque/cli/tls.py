@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from kafkaesque.cli.exit_codes import WRONG_USAGE
@@ -21,6 +22,11 @@ KEY: Final = "KAFKAESQUE_CLIENT_KEY"
 def is_on() -> bool:
     """Tell whether commands speak TLS."""
     return bool(os.environ.get(CA))
+
+
+def authority() -> Path | None:
+    """Return the file of whom commands trust; None where TLS is off."""
+    return Path(os.environ[CA]).absolute() if is_on() else None
 
 
 def library_settings() -> dict[str, str]:

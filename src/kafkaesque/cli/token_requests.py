@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkaesque.access.principals import USER_PREFIX
 from kafkaesque.access.secret import Secret
+from kafkaesque.cli import tls
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
@@ -43,7 +44,7 @@ _PASSWORD: Final = re.compile(r'\bpassword="([^"]+)"')
 #: What helps with a refusal, where something does.
 _HINTS: Final = {
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
-        "tokens are only for those who have logged in, and not by a token",
+        "only a user who has logged in, and not by a token, can have tokens",
         "set KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE",
     ),
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
@@ -71,10 +72,13 @@ class NewToken:
     lifetime_end_ms: int
 
     def properties(self) -> str:
-        """Return what a client of Kafka in Java logs in by."""
+        """Return what a client of Kafka in Java logs in by, with this command line's TLS."""
         password = base64.b64encode(self.secret.reveal()).decode()
+        trust = f"ssl.truststore.type=PEM\nssl.truststore.location={tls.authority()}\n"
         return (
             f"# A delegation token of {self.owner}.\n"
+            f"security.protocol={'SASL_SSL' if tls.is_on() else 'SASL_PLAINTEXT'}\n"
+            f"{trust if tls.is_on() else ''}"
             "sasl.mechanism=SCRAM-SHA-512\n"
             f'sasl.jaas.config={_MODULE} required username="{self.token_id}" '
             f'password="{password}" tokenauth="true";\n'

@@ -31,5 +31,5 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
         raise CommandFailed(
             f"topic {name} cannot be made beside {other}: their names differ only by '.' and '_',"
             " which metrics cannot tell apart",
-            hint=f"another name, or {other}, if that is meant",
+            hint=f"another name, or {other}, if you want that",
         )

@@ -10,6 +10,13 @@ from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import Connection
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import (
+    Right,
+    check_rule,
+    on_cluster,
+    on_topic,
+    on_transactional_id,
+)
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.describe_producers_request import (
@@ -138,7 +145,7 @@ class Transactions:
 
         for broker, address in sorted(self._addresses.items()):
             try:
-                states_found = _repeat(partial(ask_broker, address), f"broker {broker}")
+                states_found = self._repeat(partial(ask_broker, address), f"broker {broker}")
             except CommandFailed as failure:
                 problems.append(f"broker {broker} is missing: {failure.message}")
                 continue
@@ -167,7 +174,8 @@ class Transactions:
             (found,) = answer.transaction_states
             return found.error_code, (broker, found)
 
-        broker, found = _repeat(ask_coordinator, _named(transactional_id))
+        right = on_transactional_id("describe", transactional_id)
+        broker, found = self._repeat(ask_coordinator, _named(transactional_id), right)
         start_ms = found.transaction_start_time_ms
         return DescribedTransaction(
             transactional_id=transactional_id,
@@ -200,7 +208,11 @@ class Transactions:
         """
         rows: list[ProducerRow] = []
         for where in partitions:
-            leader, found = _repeat(partial(self._ask_producers, where), f"partition {where}")
+            leader, found = self._repeat(
+                partial(self._ask_producers, where),
+                f"partition {where}",
+                on_topic("read", where.topic),
+            )
             rows += [
                 ProducerRow(
                     topic=where.topic,
@@ -240,7 +252,8 @@ class Transactions:
             answer = ask(address, ApiKey.INIT_PRODUCER_ID, _INIT_VERSION, request)
             return answer.error_code, None
 
-        _repeat(ask_coordinator, _named(transactional_id))
+        right = on_transactional_id("write", transactional_id)
+        self._repeat(ask_coordinator, _named(transactional_id), right)
 
     def write_abort(self, where: Partition, producer: ProducerRow) -> None:
         """Have an abort written that no coordinator has decided.
@@ -262,7 +275,7 @@ class Transactions:
             answer = ask(address, ApiKey.WRITE_TXN_MARKERS, _MARKERS_VERSION, request)
             return answer.markers[0].topics[0].partitions[0].error_code, None
 
-        _repeat(ask_leader, f"partition {where}")
+        self._repeat(ask_leader, f"partition {where}", on_cluster("alter"))
 
     # -- who is where
 
@@ -274,7 +287,8 @@ class Transactions:
             (found,) = answer.coordinators
             return found.error_code, found
 
-        found = _repeat(ask_anybody, _named(transactional_id))
+        right = on_transactional_id("describe", transactional_id)
+        found = self._repeat(ask_anybody, _named(transactional_id), right)
         return found.node_id, f"{found.host}:{found.port}"
 
     def _read_metadata(self, topics: Sequence[str]) -> Any:
@@ -288,6 +302,7 @@ class Transactions:
     def _leaders(self, topics: Sequence[str]) -> Mapping[Partition, int]:
         leaders: dict[Partition, int] = {}
         for topic in self._read_metadata(topics):
+            check_rule(topic.error_code, self._bootstrap, on_topic("read", topic.name))
             if topic.error_code:
                 raise _failure(topic.error_code, f"topic {topic.name}")
             for each in topic.partitions:
@@ -309,17 +324,19 @@ class Transactions:
             )
         return leader, address
 
-
-def _repeat(ask_once: Callable[[], tuple[int, Result]], what: str) -> Result:
-    """Ask until the answer is not one that passes by itself; raises where it is an error."""
-    deadline = time.monotonic() + REQUEST_TIMEOUT_S
-    while True:
-        code, result = ask_once()
-        if code == ErrorCode.NONE:
-            return result
-        if code not in _PASSING or time.monotonic() > deadline:
-            raise _failure(code, what)
-        time.sleep(AGAIN_S)
+    def _repeat(
+        self, ask_once: Callable[[], tuple[int, Result]], what: str, *rights: Right
+    ) -> Result:
+        """Ask until the answer is not one that passes by itself; raises where it is an error."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            code, result = ask_once()
+            if code == ErrorCode.NONE:
+                return result
+            check_rule(code, self._bootstrap, *rights)
+            if code not in _PASSING or time.monotonic() > deadline:
+                raise _failure(code, what)
+            time.sleep(AGAIN_S)
 
 
 def _failure(code: int, what: str) -> CommandFailed:

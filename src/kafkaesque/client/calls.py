@@ -108,5 +108,5 @@ class Calls:
 def _too_late(what: str, last: str, is_uncertain: bool) -> OutcomeUnknown | Timeout:
     said = f": {last}" if last else ""
     if is_uncertain:
-        return OutcomeUnknown(f"{what}: nobody knows whether it was done{said}")
+        return OutcomeUnknown(f"{what}: it is not known whether it was done{said}")
     return Timeout(f"{what}: not done in time{said}")

@@ -379,7 +379,7 @@ def _make(
         keeper_keys=keeper_keys,
         seeds=others.seeds,
         super_users=others.super_users,
-        first_users=others.first.verifiers,
+        first_users=(*others.first.verifiers, *others.first.factors),
         first_rules=others.first.rules,
         principal_mapping_rules=str(values["ssl.principal.mapping.rules"]),
         options=parsed_options,

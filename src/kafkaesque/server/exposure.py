@@ -51,12 +51,12 @@ def find_exposed(
             if not allows_open:
                 yield (
                     f"{where} lets in everybody without a log-in: {_helps(each)}, or a host on "
-                    f"this machine; if it is meant, set {ALLOW_OPEN} = true in [broker]"
+                    f"this machine; if you want that, set {ALLOW_OPEN} = true in [broker]"
                 )
         elif not each.tls and not allows_plaintext:
             yield (
                 f"{where} is in the clear, so that others can read along: set tls, or a host on "
-                f"this machine; if it is meant, set {ALLOW_PLAINTEXT} = true in [broker]"
+                f"this machine; if you want that, set {ALLOW_PLAINTEXT} = true in [broker]"
             )
 
 
@@ -89,5 +89,5 @@ def find_exposed_peers(
     elif has_secret and not allows_plaintext and not allows_open:
         yield (
             f'{where} is in the clear, so that others can read along: set peers = "on" in [tls]; '
-            f"if it is meant, set {ALLOW_PLAINTEXT} = true in [broker]"
+            f"if you want that, set {ALLOW_PLAINTEXT} = true in [broker]"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaesque.access.audit import EVENT_KINDS, AuditEvent, AuditKind, Outcome
+from kafkaesque.access.audit import EVENT_KINDS, AuditEvent, AuditKind, DataChange, Outcome
 from kafkaesque.access.audit_trail import (
     COUNTED_EVENTS_MAX,
     DISTINCT_MAX,
@@ -155,3 +155,58 @@ def test_the_last_take_brings_what_is_counted() -> None:
     for _ in range(3):
         noting.note(refusal("orders"), 0)
     assert [each.count for each in noting.take(1, WALL_MS, is_last=True)] == [1, 2]
+
+
+def of_data(operation: DataChange, resource: str, principal: str = "User:app") -> AuditEvent:
+    return AuditEvent(
+        at_ms=WALL_MS,
+        kind=AuditKind.CHANGE,
+        principal=principal,
+        operation=operation,
+        resource_type="group",
+        resource=resource,
+        outcome=Outcome.DONE,
+        detail={"1": resource},
+    )
+
+
+def test_changes_of_data_are_counted_where_they_repeat() -> None:
+    noting = trail()
+    for _ in range(3):
+        noting.note(of_data(DataChange.COMMIT_OFFSETS, "billing"), 0)
+    assert noting.take(0, WALL_MS) == [of_data(DataChange.COMMIT_OFFSETS, "billing")]
+    (summed,) = noting.take(WINDOW_MS, WALL_MS)
+    assert (summed.operation, summed.resource, summed.count) == ("commit-offsets", "billing", 2)
+
+
+def test_no_change_of_data_hides_behind_others() -> None:
+    noting = trail()
+    for number in range(3 * SUCCESSES_MAX):
+        noting.note(of_data(DataChange.COMMIT_OFFSETS, str(number)), 0)
+    noting.note(of_data(DataChange.DELETE_RECORDS, "orders"), 0)
+    noting.note(change(1), 0)
+    told = noting.take(0, WALL_MS)
+    assert len(told) == SUCCESSES_MAX + 2
+    assert [each.operation for each in told[-2:]] == ["delete-records", ""]
+    (rest,) = noting.take(WINDOW_MS, WALL_MS)
+    assert (rest.operation, rest.resource, rest.count) == (
+        "commit-offsets",
+        OTHERS,
+        2 * SUCCESSES_MAX,
+    )
+
+
+def test_changes_of_data_leave_room_for_others() -> None:
+    noting = trail()
+    now_ms = 0
+    while len(noting) < COUNTED_EVENTS_MAX:
+        for number in range(SUCCESSES_MAX):
+            noting.note(of_data(DataChange.PURGE, str(number)), now_ms)
+        now_ms += 1
+        noting._end_window()
+    noting.note(of_data(DataChange.PURGE, "one more"), now_ms)
+    noting.note(change(1), now_ms)
+    told = noting.take(now_ms, WALL_MS)
+    assert "one more" not in {each.resource for each in told}
+    assert told[-2].resource == "1"
+    assert told[-1].kind is AuditKind.DROPPED

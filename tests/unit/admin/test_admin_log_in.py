@@ -34,7 +34,7 @@ SESSION = "/api/v1/session"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCluster]:
-    """A broker that wants a log-in: root may do everything, alice nothing."""
+    """A broker that requires a log-in: root may do everything, alice nothing."""
     cluster = AdminCluster(tmp_path_factory.mktemp("admin"))
     add_user(cluster.live, "alice")
     add_user(cluster.live, "root")

@@ -22,10 +22,18 @@ from kafkaesque.access.errors import (
 from kafkaesque.access.operations import Operation
 from kafkaesque.access.planner import ChangedMeanwhile
 from kafkaesque.access.principals import User
+from kafkaesque.access.recovery_codes import keep_codes
 from kafkaesque.access.roles import Role
 from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256
 from kafkaesque.access.scram_verifiers import verifier_of_password
 from kafkaesque.access.sealed import Sealed
+from kafkaesque.access.sealing import ClusterKeys, cluster_key
+from kafkaesque.access.second_factor import (
+    RecoveryUse,
+    check_code,
+    has_second_factor,
+    seal_totp,
+)
 from kafkaesque.access.secret import Secret
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import KNOWN, LEVEL_WITH_ACCESS, METADATA
@@ -193,3 +201,19 @@ def test_an_older_release_that_founds_a_cluster_takes_no_users() -> None:
     older = registration(features={METADATA: (1, LEVEL_WITH_ACCESS - 1)})
     cluster.do(msgspec.structs.replace(older, first_users=(VERIFIER,)))
     assert cluster.state.access.users == {}
+
+
+def test_a_new_cluster_begins_with_a_second_factor() -> None:
+    cluster = Cluster(0)
+    keys = ClusterKeys({1: cluster_key(b"the secret of a cluster")})
+    codes = (Secret.of("AAAA-BBBB"),)
+    factor = seal_totp(keys, "alice", Secret(b"a secret of TOTP"), bytes(12))
+    first = (VERIFIER, factor, keep_codes("alice", codes))
+    asked = msgspec.structs.replace(registration(), first_users=first)
+    # As it travels.
+    encoded = msgspec.msgpack.encode(asked)
+    cluster.do(msgspec.msgpack.decode(encoded, type=RegisterBroker))
+    access = cluster.state.access
+    assert has_second_factor(access, "alice")
+    use = check_code(access, keys, "alice", "aaaabbbb", "127.0.0.1", 0)
+    assert isinstance(use, RecoveryUse)

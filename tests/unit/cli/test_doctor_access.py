@@ -22,6 +22,7 @@ ABOUT_ACCESS = {
     "listener-plaintext",
     "rules-stale",
     "topic-keys-missing",
+    "audit-dropped",
     "user-without-rules",
     "rule-names-nobody",
 }
@@ -141,6 +142,20 @@ def test_brokers_that_lead_encrypted_topics_without_their_keys() -> None:
         assert cause in found.cause
 
 
+def test_audit_events_that_were_dropped() -> None:
+    def dropped(count: float, waiting: float = 0.0) -> Facts:
+        metrics = {"kafkaesque_audit_dropped_total": count, "kafkaesque_audit_waiting": waiting}
+        admin = AdminFacts(
+            metrics=metrics, version="", reasons=(), clock_ahead_s=0.0, clock_error_s=0.0
+        )
+        return with_broker(facts(), 1, admin=admin)
+
+    assert "audit-dropped" not in found_in(dropped(0.0, 5.0))
+    assert found_in(dropped(3.0))["audit-dropped"] == ["1"]
+    assert "had no leader" in checks_of(dropped(3.0))["audit-dropped"].cause
+    assert "5 wait now" in checks_of(dropped(3.0, 5.0))["audit-dropped"].cause
+
+
 def test_users_without_rules() -> None:
     users = [user("admin"), user("idle"), user("mia", "empty")]
     assert found_in(with_access(users, "User:admin"))["user-without-rules"] == ["idle", "mia"]
@@ -169,7 +184,7 @@ def test_rules_that_name_nobody() -> None:
 def test_what_was_not_looked_at_is_no_good_news(capsys: pytest.CaptureFixture[str]) -> None:
     doctor._show(facts(), [])
     assert capsys.readouterr().out.endswith(": nothing is wrong\n")
-    unseen = ["the controllers: no rule allows this with the cluster"]
+    unseen = ["the controllers: no rule allows describe on the cluster"]
     doctor._show(replace(facts(), unseen=unseen), [])
     said = capsys.readouterr().out
     assert said.endswith(": nothing is wrong in what was looked at\n")

@@ -106,7 +106,7 @@ def test_without_a_majority_of_controllers_that_is_said_and_no_network_is_blamed
     assert set(found) == {"broker-down", "broker-hangs", "controllers-missing"}
     finding = found["controllers-missing"]
     assert finding.severity is Severity.CRITICAL
-    wanted = "nobody leads the controllers, which are 1, 2, 3: broker 2 is down, broker 3 hangs"
+    wanted = "none of the controllers 1, 2, 3 leads: broker 2 is down, broker 3 hangs"
     assert finding.what == wanted
     assert finding.cause.endswith("changed; 2 of 3 have to be up")
     assert finding.command == "start broker 2; see the finding for broker 3, which is running"
@@ -131,7 +131,7 @@ def test_who_is_turned_away_is_not_told_to_wait(denial: Denial) -> None:
 def test_controllers_that_are_up_and_have_no_leader_do_not_reach_one_another() -> None:
     found = checks_of(without_controller(1, 2, 3))
     assert set(found) == {"controllers-missing"}
-    assert found["controllers-missing"].what == "nobody leads the controllers, which are 1, 2, 3"
+    assert found["controllers-missing"].what == "none of the controllers 1, 2, 3 leads"
     assert "peer ports" in found["controllers-missing"].command
 
 

@@ -38,8 +38,8 @@ def test_a_majority_of_controllers_without_their_log_is_said_and_what_is_left_to
     found = checks_of(lost)
     finding = found["controllers-missing"]
     assert finding.what == (
-        "nobody leads the controllers, which are 1, 2, 3: broker 1 has lost its disk, broker 2 has "
-        "lost its disk"
+        "none of the controllers 1, 2, 3 leads: broker 1 has lost its disk,"
+        " broker 2 has lost its disk"
     )
     assert "brokers 1, 2 have lost their disks" in finding.cause
     assert "2 of 3 must have it, and only broker 3 has it" in finding.cause

@@ -78,7 +78,7 @@ def test_who_has_not_noticed_is_asked_again_and_who_hangs_is_not(
     monkeypatch.setattr(probe, "look_at_broker", look_at_broker)
     monkeypatch.setattr(probe, "find_admin_ports", lambda _: {})
     monkeypatch.setattr(probe, "read_moving", lambda *_: {})
-    monkeypatch.setattr(probe, "_first_view", lambda _: (news[0], dict(news[0].brokers)))
+    monkeypatch.setattr(probe, "_first_view", lambda _: (news[0], dict(news[0].brokers), True))
     found = probe.look("h:1")
     assert {each.leader for each in found.view.partitions.values()} == {2}
     assert sorted(asked) == [1, 1, 1, 2, 2, 2, 3]

@@ -148,7 +148,7 @@ def test_a_drain_is_done_when_nothing_is_left_also_of_new_topics(
     )
     done = CliRunner().invoke(app, ["cluster", "drain", "1"])
     assert done.exit_code == 0, done.output
-    assert done.stdout == "broker 1 holds nothing any more: 2 partitions moved\n"
+    assert done.stdout == "broker 1 holds no replicas any more: 2 partitions moved\n"
     assert [list(each) for each in cluster.requested] == [[ORDERS], [late]]
 
 

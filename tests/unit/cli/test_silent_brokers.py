@@ -306,13 +306,13 @@ def released() -> Iterator[threading.Event]:
 def test_a_broker_that_hangs_keeps_doctor_from_no_other(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def view_at(host: str, port: int) -> tuple[View, dict[int, str]]:
+    def view_at(host: str, port: int) -> tuple[View, dict[int, str], bool]:
         if host == "a":
             released.wait()
-        return view(), {}
+        return view(), {}, True
 
     monkeypatch.setattr(probe, "_view_at", view_at)
-    assert probe._first_view("a:1,b:1") == (view(), {})
+    assert probe._first_view("a:1,b:1") == (view(), {}, True)
 
 
 @pytest.mark.parametrize("question", ["view", "broker"])

@@ -22,7 +22,7 @@ def test_an_activity_goes_on_that_is_asked_for() -> None:
 def test_an_activity_that_there_is_not_is_refused() -> None:
     done = CliRunner().invoke(app, ["sim", "run", "--seed", "1", "--activity", "nothing"])
     assert done.exit_code == 2
-    assert "--activity nothing is none of commits, " in done.stderr
+    assert "--activity nothing is not one of commits, " in done.stderr
 
 
 def test_the_seed_draws_what_goes_on_if_nothing_is_asked_for() -> None:
@@ -55,7 +55,7 @@ def test_an_experiment_that_there_is_not_is_refused_and_so_is_a_chart_of_none(
 ) -> None:
     done = CliRunner().invoke(app, ["sim", "gossip", "--only", "rumors"])
     assert done.exit_code == 2
-    assert "--only rumors is none of rumours, " in done.stderr
+    assert "--only rumors is not one of rumours, " in done.stderr
     chart = str(tmp_path / "gossip.svg")
     done = CliRunner().invoke(app, ["sim", "gossip", "--only", "partitions", "--plot", chart])
     assert done.exit_code == 2
@@ -123,7 +123,7 @@ def test_a_file_of_bytes_that_are_no_text_is_refused_and_none_is_left_behind(
 def test_faults_that_there_are_not_are_refused() -> None:
     done = CliRunner().invoke(app, ["sim", "run", "--seed", "1", "--faults", "some"])
     assert done.exit_code == 2
-    assert "--faults some is none of survivable, lost disks, all" in done.stderr
+    assert "--faults some is not one of survivable, lost disks, all" in done.stderr
 
 
 def test_power_cuts_of_the_whole_cluster_are_counted() -> None:

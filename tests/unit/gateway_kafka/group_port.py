@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from kafkaesque.access.audit import EVENT_KINDS
 from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.coordinators.groups import Answer
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ClusterState
@@ -198,6 +200,14 @@ class _Doors:
         self.publishing = _Publishing()
         self.configuration = _Configuration(self.cluster.state)
         self.groups = Coordinators(self.clock)
+        self.access = _Access(self.clock)
+
+
+class _Access:
+    """Lets everybody in, and keeps what is told."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.audit = Audit(cast(Any, clock), EVENT_KINDS)
 
 
 class Port:
@@ -208,6 +218,7 @@ class Port:
         self.cluster = doors.cluster
         self.clock = doors.clock
         self.coordinators = doors.groups
+        self.audit = doors.access.audit
         self.state = doors.cluster.state
         self.reports: list[str] = []
         chassis = Chassis(

@@ -323,16 +323,25 @@ class LiveCluster:
             self.ask(AlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, ())]))
         # A topic that a test has asked for, and not waited for, may come late on a busy machine.
         for _ in range(CLEANINGS_MAX):
-            names = [DeleteTopicState(name) for name in state.topics]
-            if names:
+            found = set(state.topics)
+            if found:
+                names = [DeleteTopicState(name) for name in found]
                 self.ask(DeleteTopicsRequest(names, (), int(PATIENCE_S * 1000)))
-            self.wait(lambda: len(self.broker.partitions) == 0, "partitions are closed")
+            self._wait_until_closed(found)
             if not state.topics:
                 break
         assert not state.topics
         assert not any(state.broker_configs.values())
         assert not state.group_configs
         self.reports.clear()
+
+    def _wait_until_closed(self, deleted: set[str]) -> None:
+        """Waits until no partition is open, or a topic that is not deleted is there."""
+        topics = self.broker.state.topics
+        self.wait(
+            lambda: not self.broker.partitions or not topics.keys() <= deleted,
+            "partitions are closed",
+        )
 
     def close(self) -> None:
         """Stops all brokers and the loop."""

@@ -127,3 +127,11 @@ def test_a_deletion_is_answered_when_it_is_in_the_log_and_not_before(port: Port)
     port.coordinators.commit()
     codes = [each.error_code for each in port.take().results]
     assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_groups_that_are_deleted_are_told(port: Port) -> None:
+    port.audit.trail.take(0, 0)
+    request = DeleteGroupsRequest(["empty", GROUP, "nobody"])
+    port.ask(ApiKey.DELETE_GROUPS, 2, request)
+    events = port.audit.trail.take(0, 0)
+    assert [(each.operation, each.resource) for each in events] == [("delete-group", "empty")]

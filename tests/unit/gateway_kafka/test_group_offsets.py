@@ -377,3 +377,36 @@ def test_offsets_of_no_group_are_not_deleted(port: Port, group_id: str, code: Er
 def test_deleting_offsets_without_a_coordinator(port: Port) -> None:
     port.coordinators.refused[GROUP] = GroupError.NOT_COORDINATOR
     assert delete(port, [0]).error_code == ErrorCode.NOT_COORDINATOR
+
+
+# -- what the audit log is told
+
+
+def told(port: Port) -> list[tuple[str, str, dict[str, str]]]:
+    events = port.audit.trail.take(port.clock.now_ms(), port.clock.wall_ms())
+    return [(each.operation, each.resource, each.detail) for each in events]
+
+
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_a_commit_by_no_member_is_told(port: Port, version: int) -> None:
+    assert commit(port, version, {0: 11, 1: 5, 7: 1}) != {}
+    assert told(port) == [("commit-offsets", GROUP, {"1": "flights-0=11", "2": "flights-1=5"})]
+
+
+def test_a_commit_of_a_member_is_not(port: Port) -> None:
+    member, generation = stable(port)
+    told(port)
+    assert commit(port, 9, {0: 12}, generation=generation, member_id=member) == {0: 0}
+    # Nor is one that was refused.
+    assert commit(port, 9, {0: 12}, generation=generation + 1, member_id=member) != {0: 0}
+    assert commit(port, 9, {0: 12}) != {0: 0}
+    assert told(port) == []
+
+
+def test_offsets_that_are_deleted_are_told(port: Port) -> None:
+    commit(port, 9, {0: 11, 1: 5})
+    told(port)
+    partitions = [OffsetDeleteRequestPartition(number) for number in (0, 1, 9)]
+    request = OffsetDeleteRequest(GROUP, [OffsetDeleteRequestTopic("flights", partitions)])
+    port.ask(ApiKey.OFFSET_DELETE, 0, request)
+    assert told(port) == [("delete-offsets", GROUP, {"1": "flights-0", "2": "flights-1"})]

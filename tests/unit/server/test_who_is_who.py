@@ -110,7 +110,7 @@ def test_a_listener_says_what_tells_who_a_client_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ((BY, AUTH), "nobody asks who they are"),
+        ((BY, AUTH), "does not ask them who they are"),
         ((REQUIRED, BY), "needs TLS"),
         ((REQUIRED, BY, "tls = true"), "clients are not asked for one"),
         ((REQUIRED, BY, AUTH, 'sasl.mechanisms = "PLAIN"'), "leaves no SASL mechanism"),

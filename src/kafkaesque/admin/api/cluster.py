@@ -253,7 +253,7 @@ class ClusterPages:
             yield Finding(
                 check="leaderless",
                 severity=CRITICAL,
-                what=f"{len(leaderless)} partitions have no leader: nobody reads or writes them",
+                what=f"{len(leaderless)} partitions have no leader: they cannot be read or written",
                 cause="no majority of their replicas is up",
                 command="start the brokers that are down; kafkaesque doctor",
                 names=leaderless[:NAMES_MAX],

@@ -184,7 +184,7 @@ class GroupPages:
         try:
             node = self._context.leader(self._context.doors.groups.find(group))
         except RequestRefused as refusal:
-            call.refuse(503, "CoordinatorNotAvailable", f"nobody coordinates it now: {refusal}")
+            call.refuse(503, "CoordinatorNotAvailable", f"it has no coordinator now: {refusal}")
             return
 
         def on_described(gathered: Gathered[GroupAnswer]) -> None:

@@ -149,7 +149,8 @@ class Controller:
             try:
                 planned = self._planner(self.state, command)
             except RequestRefused as refusal:
-                self._answer_confirmed(replica, refusal, on_done)
+                # Its frames hold it: thousands of them would stay until they are collected.
+                self._answer_confirmed(replica, refusal.with_traceback(None), on_done)
                 continue
             if not planned.records:
                 self._answer_confirmed(replica, planned.result, on_done)

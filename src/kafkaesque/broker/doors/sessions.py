@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaesque.access.authentication import Authentication, Failure, FailureReason, Success
-from kafkaesque.access.credentials import CredentialId, TotpSecret, recovery_lookup, totp_lookup
+from kafkaesque.access.credentials import CredentialId, recovery_lookup, totp_lookup
 from kafkaesque.access.errors import CodeUsed, CredentialUnknown, UserUnknown
 from kafkaesque.access.oauthbearer import BearerContext, check_bearer
 from kafkaesque.access.recovery_codes import CODE_BYTES, CODES, make_codes
 from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client
 from kafkaesque.access.sasl_servers import start_authentication
 from kafkaesque.access.sealing import NONCE_BYTES as SEALING_NONCE_BYTES
-from kafkaesque.access.sealing import totp_purpose
-from kafkaesque.access.second_factor import RecoveryUse, TotpUse
+from kafkaesque.access.second_factor import RecoveryUse, TotpUse, seal_totp
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.sessions import Proof, make_session, prove, sessions_of
 from kafkaesque.access.tokens import TOKEN_BYTES, write_token
@@ -151,14 +150,9 @@ class Sessions:
             on_done(UserUnknown(f"there is no user {user!r}"))
             return
         secret = Secret(self._dice.unique_bytes(SECRET_BYTES))
-        credential_id = CredentialId(f"totp/{user}")
-        sealed = self._checkers.keys.seal(
-            secret,
-            totp_purpose(user, credential_id),
-            self._dice.unique_bytes(SEALING_NONCE_BYTES),
-        )
+        nonce = self._dice.unique_bytes(SEALING_NONCE_BYTES)
+        factor = seal_totp(self._checkers.keys, user, secret, nonce)
         kept, codes = make_codes(user, self._dice.unique_bytes(CODES * CODE_BYTES))
-        factor = TotpSecret(id=credential_id, user=user, secret=sealed)
         new = NewFactor(uri=write_uri(secret, user, cluster), recovery_codes=codes)
 
         def on_factor(outcome: object) -> None:

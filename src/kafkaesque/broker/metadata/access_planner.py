@@ -122,8 +122,8 @@ def plan_first_access(
     if level < LEVEL_WITH_ACCESS:
         return []
     access, found = state.access, list[AnyAccessRecord]()
-    for verifier in command.first_users or ():
-        records = planner.plan_credential(access, verifier)
+    for credential in command.first_users or ():
+        records = planner.plan_credential(access, credential)
         access = access.apply_all(records)
         found += records
     found += planner.plan_rules(access, command.first_rules or ())

@@ -7,7 +7,7 @@ unnoticed, verifiers, digests and sealed bytes least of all.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkaesque.access.audit import DETAILS_MAX, AuditKind
+from kafkaesque.access.audit import AuditKind, numbered
 from kafkaesque.access.credentials import AnyCredential, CredentialId
 from kafkaesque.access.sealed import topic_of_key
 from kafkaesque.broker.metadata.cluster_state import ClusterState
@@ -72,18 +72,8 @@ def _nothing(command: Any, state: ClusterState) -> None:
     """It changes nothing, or belongs to a log-in, which is told by itself."""
 
 
-def _numbered(texts: Iterable[str]) -> dict[str, str]:
-    """Return texts as details; how many there are, where not all have room."""
-    found = list(texts)
-    shown = found if len(found) <= DETAILS_MAX else found[: DETAILS_MAX - 1]
-    detail = {str(number): text for number, text in enumerate(shown, 1)}
-    if len(shown) < len(found):
-        detail["more"] = str(len(found) - len(shown))
-    return detail
-
-
 def _option_changes(changes: Iterable[ConfigChange]) -> dict[str, str]:
-    return _numbered(
+    return numbered(
         f"{each.operation} {each.name}" + ("" if each.value is None else f"={each.value}")
         for each in changes
     )
@@ -127,7 +117,7 @@ def _quotas(command: ChangeQuotas, state: ClusterState) -> Described:
     changes = (
         f"{each.name}={'none' if each.value is None else each.value}" for each in command.changes
     )
-    return Described("alter-quotas", "quota", whose, _numbered(changes))
+    return Described("alter-quotas", "quota", whose, numbered(changes))
 
 
 def _moves(command: MoveReplicas, state: ClusterState) -> Described:
@@ -136,7 +126,7 @@ def _moves(command: MoveReplicas, state: ClusterState) -> Described:
         + ("stop" if each.replicas is None else ", ".join(map(str, each.replicas)))
         for each in command.partitions
     )
-    return Described("move-replicas", "cluster", "", _numbered(wanted))
+    return Described("move-replicas", "cluster", "", numbered(wanted))
 
 
 def _feature(command: RaiseFeature, state: ClusterState) -> Described:
@@ -227,7 +217,7 @@ def _extend_token(command: ExtendToken, state: ClusterState) -> Described:
 
 
 def _add_rules(command: AddRules, state: ClusterState) -> Described:
-    return Described("create-rules", "cluster", "", _numbered(map(str, command.rules)))
+    return Described("create-rules", "cluster", "", numbered(map(str, command.rules)))
 
 
 def _remove_rules(command: RemoveRules, state: ClusterState) -> Described:
@@ -325,5 +315,5 @@ def with_answer(described: Described, answer: object) -> Described | None:
     if described.operation == _DELETE_RULES and isinstance(answer, RemovedRules):
         if not answer.removed:
             return None
-        return described._replace(detail=_numbered(map(str, answer.removed)))
+        return described._replace(detail=numbered(map(str, answer.removed)))
     return described

@@ -488,7 +488,7 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
 def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs) -> Plan:
     topic = _named_topic(state, command)
     if topic.name == AUDIT_TOPIC:
-        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log: nobody can delete it")
+        raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
     if topic.name == SCHEMAS_TOPIC:
         raise InvalidTopic(
             f"{SCHEMAS_TOPIC} has the schemas of all topics: delete subjects at the registry"

@@ -15,7 +15,7 @@ AUDIT_OPTIONS = (
         may_be_empty=True,
         dynamic=False,
         doc="What is written to the audit log. auto: everything, if a listener of this broker "
-        "wants a log-in, and else nothing. Empty: nothing.",
+        "requires a log-in, and else nothing. Empty: nothing.",
     ),
     Option(
         name="audit.retention.ms",

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from kafkaesque.access.credentials import ScramVerifier
+from kafkaesque.access.credentials import FirstCredential
 from kafkaesque.access.rules import Rule
 from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
@@ -30,7 +30,7 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     #: By the names of its listeners: protocol, host and port.
     endpoints: dict[str, tuple[str, str, int]] = msgspec.field(default_factory=dict)
     #: Who may log in to a cluster that this registration founds; nothing in any other.
-    first_users: tuple[ScramVerifier, ...] | msgspec.UnsetType = msgspec.UNSET
+    first_users: tuple[FirstCredential, ...] | msgspec.UnsetType = msgspec.UNSET
     #: What they may do.
     first_rules: tuple[Rule, ...] | msgspec.UnsetType = msgspec.UNSET
 

@@ -48,7 +48,7 @@ SinceOption = Annotated[
     typer.Option("--since", metavar="TIME", help="Only from then on: a time, or PT1H for an hour."),
 ]
 FollowOption = Annotated[
-    bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")
+    bool, typer.Option("--follow", "-f", help="Continue with new entries; Ctrl-C ends it.")
 ]
 MaxOption = Annotated[
     int, typer.Option("--max", "-n", min=1, max=_LINES_MAX, help="The newest so many.")

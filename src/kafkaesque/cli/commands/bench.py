@@ -121,16 +121,19 @@ def _measure(servers: str, messages: int, size: int, partitions: int, acks: str)
     from confluent_kafka.admin import NewTopic
 
     from kafkaesque.cli.kafka import Connection, result_of
+    from kafkaesque.cli.missing_rules import on_topic
 
     connection = Connection(servers)
     admin = connection.admin()
     topic = f"{TOPIC}-{os.getpid()}"
-    result_of(admin.create_topics([NewTopic(topic, partitions)])[topic], f"topic {topic}")
+    request = admin.create_topics([NewTopic(topic, partitions)])[topic]
+    result_of(request, f"topic {topic}", on_topic("create", topic))
     try:
         published_s = _publish(connection, topic, messages, size, acks)
         consumed_s = _consume(connection, topic, partitions, messages)
     finally:
-        result_of(admin.delete_topics([topic])[topic], f"topic {topic}")
+        request = admin.delete_topics([topic])[topic]
+        result_of(request, f"topic {topic}", on_topic("delete", topic))
     return [
         Figure(
             what=f"publish, acks={acks}", messages=messages, seconds=published_s, message_bytes=size

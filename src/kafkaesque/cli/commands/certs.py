@@ -42,7 +42,7 @@ def init(
 ) -> None:
     """Make a certificate authority for one cluster.
 
-    Keep ca.key where few can read it: whoever has it can be any broker and any user.
+    Keep ca.key private: anyone who has it can act as any broker and any user.
 
     \b
     Example:
@@ -56,8 +56,8 @@ def init(
         raise CommandFailed(str(error)) from None
     typer.echo(
         f"made an authority for cluster {cluster_id} in {directory}\n"
-        f"  {directory}/ca.pem   for every broker and client: whom to trust\n"
-        f"  {directory}/ca.key   for nobody: it makes brokers and users\n"
+        f"  {directory}/ca.pem   for every broker and client: the authority to trust\n"
+        f"  {directory}/ca.key   keep it private: it signs the certificates\n"
         "next: kafkaesque certs issue --broker 1 --host HOSTNAME"
     )
 
@@ -90,7 +90,7 @@ def issue(
     if (broker is None) == (user is None):
         raise wrong_usage("a certificate is for --broker ID or for --user NAME")
     if user is not None and host:
-        raise wrong_usage("--host goes with --broker: nobody connects to a user")
+        raise wrong_usage("--host goes with --broker: a user's certificate names no host")
     authority = _open(directory)
     try:
         if broker is not None:
@@ -156,7 +156,7 @@ def show(
     directory: DirectoryOption = Path("certs"),
     json: JsonOption = False,
 ) -> None:
-    """Show all that the authority has issued, or what a file says, whoever has issued it.
+    """Show all certificates that the authority has issued, or those in a file.
 
     \b
     Example:

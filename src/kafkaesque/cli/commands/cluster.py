@@ -108,6 +108,7 @@ def status(
     from kafkaesque.cli.doctor.probe import look
     from kafkaesque.cli.gossip_members import members_table, read_members
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.missing_rules import NO_RULE, on_cluster
     from kafkaesque.cli.moving_replicas import moves_document, moves_table
     from kafkaesque.cli.recoveries import read_recoveries, recoveries_table
 
@@ -129,7 +130,7 @@ def status(
     if recoveries is not None and recoveries.count:
         tables.append(recoveries_table(recoveries))
     rows: list[tuple[Cell, ...]] = [
-        ("moving", None if facts.unseen else len(facts.moves)),
+        ("moving", None if facts.has_unseen_moves else len(facts.moves)),
         ("controllers", ", ".join(map(str, voters)) or None),
     ]
     tables[0] = replace(tables[0], rows=[*tables[0].rows, *rows])
@@ -138,7 +139,11 @@ def status(
         name: None if each is None else asdict(each) for name, each in seen.items()
     }
     extra["moves"] = moves_document(facts.moves)
-    Screen(json=json).show(tables, {**asdict(found), **extra})
+    screen = Screen(json=json)
+    screen.show(tables, {**asdict(found), **extra})
+    if not facts.names_all:
+        right = on_cluster("describe")
+        screen.note(f"Topics that this user may not describe are not counted: {NO_RULE} {right}.")
     _end_by(found)
 
 

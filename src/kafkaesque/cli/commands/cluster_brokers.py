@@ -86,7 +86,7 @@ def drain(
             exit_code=TIMED_OUT,
         )
     screen.done(
-        f"broker {broker} holds nothing any more: {counted(len(moved), 'partition')} moved",
+        f"broker {broker} holds no replicas any more: {counted(len(moved), 'partition')} moved",
         {"broker": broker, "moved": [str(where) for where in moved]},
     )
 
@@ -120,12 +120,14 @@ def remove(
       kafkaesque cluster remove 4
     """
     from kafkaesque.cli.kafka_request import ask
+    from kafkaesque.cli.missing_rules import check_rule, on_cluster
     from kafkaesque.protocols.kafka.api_table import ApiKey
     from kafkaesque.protocols.kafka.messages.unregister_broker_request import (
         UnregisterBrokerRequest,
     )
 
     answer = ask(bootstrap, ApiKey.UNREGISTER_BROKER, 0, UnregisterBrokerRequest(broker))
+    check_rule(answer.error_code, bootstrap, on_cluster("alter"))
     if answer.error_code:
         raise CommandFailed(str(answer.error_message), hint="kafkaesque cluster status")
     Screen(json=json).done(f"broker {broker} is removed", {"broker": broker, "removed": True})
@@ -203,6 +205,7 @@ def upgrade(
     """
     from kafkaesque.broker.metadata.features import KNOWN
     from kafkaesque.cli.kafka_request import ask
+    from kafkaesque.cli.missing_rules import check_rule, on_cluster
     from kafkaesque.protocols.kafka.api_table import ApiKey
     from kafkaesque.protocols.kafka.messages.update_features_request import (
         FeatureUpdateKey,
@@ -215,6 +218,7 @@ def upgrade(
     answer = ask(bootstrap, ApiKey.UPDATE_FEATURES, 1, request)
     failed = next((each for each in (answer, *answer.results) if each.error_code), None)
     if failed is not None:
+        check_rule(failed.error_code, bootstrap, on_cluster("alter"))
         raise CommandFailed(str(failed.error_message), hint="kafkaesque cluster status")
     told = ", ".join(f"{name} is at level {level}" for name, level in levels.items())
     Screen(json=json).done(told, {"levels": levels})

@@ -118,9 +118,11 @@ def remove(
 
 
 def _finish(answer: Any, bootstrap: str, broker: int, done: str, *, json: bool) -> None:
+    from kafkaesque.cli.missing_rules import check_rule, on_cluster
     from kafkaesque.cli.quorum import read_quorum
     from kafkaesque.protocols.kafka.error_codes import ErrorCode
 
+    check_rule(answer.error_code, bootstrap, on_cluster("alter"))
     if answer.error_code:
         late = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
         is_late = answer.error_code in late

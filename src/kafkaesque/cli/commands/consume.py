@@ -94,7 +94,8 @@ MaxOption = Annotated[
 ]
 EndOption = Annotated[bool, typer.Option("--until-end", help="End when there are no more.")]
 TimeoutOption = Annotated[
-    float | None, number_option(least=0.1, help="End when no message came for so many seconds.")
+    float | None,
+    number_option(least=0.1, help="End when no message has come for this many seconds."),
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line shows.", show_default="value")
@@ -197,12 +198,16 @@ class Reader:
         self._topic = topic
         self._place = place
         self._is_member = group is not None
+        from kafkaesque.cli.kafka import outage_teller
+        from kafkaesque.cli.missing_rules import on_group, on_topic
+
+        self._rights = [on_topic("read", topic)]
+        if group is not None:
+            self._rights.append(on_group("read", group))
         self._at_end: set[int] = set()
         #: Partitions that cannot be read yet: nobody says where they begin and end.
         self._unread: list[int] = []
         self._unread_due = 0.0
-        from kafkaesque.cli.kafka import outage_teller
-
         reset = {PlaceKind.EARLIEST: "earliest", PlaceKind.LATEST: "latest"}
         settings: dict[str, Any] = {
             "group.id": group or NO_GROUP,
@@ -231,10 +236,10 @@ class Reader:
         """
         topics = self._connection.metadata(self._consumer).topics
         if self._topic not in topics:
-            raise CommandFailed(
-                f"topic {self._topic} does not exist",
-                hint=f"kafkaesque topic list, or: kafkaesque topic create {self._topic}",
-            )
+            from kafkaesque.cli.missing_topics import missing_topic
+
+            hint = f"kafkaesque topic list, or: kafkaesque topic create {self._topic}"
+            raise missing_topic(self._connection.bootstrap, self._topic, "read", hint)
         if self._is_member:
             self._consumer.subscribe([self._topic])
             return None
@@ -274,7 +279,7 @@ class Reader:
             elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED and not self._is_member:
                 pass  # Of the group that librdkafka asks for, and nobody joins.
             elif not error.retriable():
-                raise explain(error, f"topic {self._topic}")
+                raise explain(error, f"topic {self._topic}", *self._rights)
         return messages
 
     def printed(self, messages: "list[Message]") -> None:
@@ -354,7 +359,8 @@ class Reader:
                 found = self._start(number) if is_led else None
             except KafkaException as raised:
                 if raised.args[0].name() not in _NOT_YET:
-                    raise explain_raised(raised, f"topic {self._topic}") from None
+                    what = f"topic {self._topic}"
+                    raise explain_raised(raised, what, *self._rights) from None
                 found = None
             if found is None:
                 unread.append(number)

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 
 #: Its exit codes are a checker's: 0 is healthy, 1 is not; 3 is that nobody answers, as everywhere.
 HAS_FINDINGS = 1
-#: What a broker says of a question that this user may not ask.
-FORBIDDEN = "no rule allows this"
-_RULES_HINT = (
-    "as an administrator: kafkaesque rule create User:NAME -o describe -o describe-configs "
-    "--cluster"
-)
+#: With the name of the user in front: what the doctor asks for.
+_RULE_FLAGS = "-o describe -o describe-configs --cluster"
 
 app = new_app()
 
@@ -109,6 +105,7 @@ def _document(facts: "Facts", found: "list[Finding]") -> dict[str, object]:
 
 def _show(facts: "Facts", found: "list[Finding]") -> None:
     from kafkaesque.cli.doctor.checks import moves_that_go_on
+    from kafkaesque.cli.missing_rules import NO_RULE, rule_hint
     from kafkaesque.cli.moving_replicas import sentences
 
     for finding in found:
@@ -123,8 +120,9 @@ def _show(facts: "Facts", found: "list[Finding]") -> None:
         print("not looked at:")
         for each in facts.unseen:
             print(f"    {each}")
-        if any(FORBIDDEN in each for each in facts.unseen):
-            print(f"    try:   {_RULES_HINT}")
+        if any(NO_RULE in each for each in facts.unseen):
+            print(f"    try:   {rule_hint(_RULE_FLAGS, facts.alive_addresses)}")
+            print("           and the same with --topic '*', --group '*', --transactional-id '*'")
     brokers = counted(len(facts.known_brokers), "broker")
     partitions = counted(len(facts.view.partitions), "partition")
     nothing = "nothing is wrong"

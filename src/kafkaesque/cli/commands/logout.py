@@ -20,7 +20,7 @@ def logout(json: JsonOption = False) -> None:
 
     session = read_session()
     if session is None:
-        Screen(json=json).done("nobody is logged in", {"user": None})
+        Screen(json=json).done("not logged in", {"user": None})
         return
     try:
         if not session.is_over:

@@ -131,9 +131,11 @@ def publish(
 
 def _settings(acks: str, compression: str) -> dict[str, Any]:
     if acks not in ("0", "1", "all", "-1"):
-        raise wrong_usage(f"--acks {acks} is none of 0, 1, all")
+        raise wrong_usage(f"--acks {acks} is not one of 0, 1, all")
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
-        raise wrong_usage(f"--compression {compression} is none of none, gzip, snappy, lz4, zstd")
+        raise wrong_usage(
+            f"--compression {compression} is not one of none, gzip, snappy, lz4, zstd"
+        )
     return {
         "acks": acks,
         "enable.idempotence": acks in ("all", "-1"),

@@ -377,7 +377,7 @@ def delete(
             requests.delete(queue_of(bootstrap, vhost, name))
             deleted.append(name)
     finally:
-        sentence = f"deleted {', '.join(deleted)}" if deleted else "nothing is deleted"
+        sentence = f"deleted {', '.join(deleted)}" if deleted else "deleted nothing"
         screen.done(sentence, {"deleted": deleted})
 
 

@@ -39,6 +39,10 @@ IdOption = Annotated[
 QueueOption = Annotated[
     str | None, typer.Option("--queue", metavar="NAME", help="A queue, or * for any.")
 ]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option("--subject", metavar="NAME", help="A subject of schemas, or * for any."),
+]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME or Role:NAME.")
@@ -73,6 +77,7 @@ def create(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
     cluster: ClusterOption = False,
     prefix: PrefixOption = False,
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it: that wins.")] = False,
@@ -96,7 +101,7 @@ def create(
     from kafkaesque.cli import access_requests as requests
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
-    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
+    kind, name = _resource(topic, group, transactional_id, queue, subject, cluster=cluster)
     _check_principal(principal)
     rules = [
         AclCreation(
@@ -140,6 +145,7 @@ def _resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    subject: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str]:
@@ -150,11 +156,14 @@ def _resource(
         (ResourceType.GROUP, group),
         (ResourceType.TRANSACTIONAL_ID, transactional_id),
         (ResourceType.QUEUE, queue),
+        (ResourceType.SUBJECT, subject),
         (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
     ]
     found = [(kind, name) for kind, name in given if name is not None]
     if len(found) != 1:
-        raise wrong_usage("give one of --topic, --group, --transactional-id, --queue and --cluster")
+        raise wrong_usage(
+            "give one of --topic, --group, --transactional-id, --queue, --subject and --cluster"
+        )
     return found[0]
 
 
@@ -189,6 +198,7 @@ def list_all(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -203,7 +213,7 @@ def list_all(
     """
     from kafkaesque.cli.access_requests import list_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
+    resource = _maybe_resource(topic, group, transactional_id, queue, subject, cluster=cluster)
     wanted = _wanted(principal, resource, operation, effect)
     _show(Screen(json=json), list_rules(bootstrap, wanted))
 
@@ -213,12 +223,15 @@ def _maybe_resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    subject: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str] | None:
-    if not cluster and all(each is None for each in (topic, group, transactional_id, queue)):
+    if not cluster and all(
+        each is None for each in (topic, group, transactional_id, queue, subject)
+    ):
         return None
-    return _resource(topic, group, transactional_id, queue, cluster=cluster)
+    return _resource(topic, group, transactional_id, queue, subject, cluster=cluster)
 
 
 def _wanted(
@@ -259,6 +272,7 @@ def delete(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -278,7 +292,7 @@ def delete(
     """
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
+    resource = _maybe_resource(topic, group, transactional_id, queue, subject, cluster=cluster)
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
     wanted = _wanted(principal, resource, operation, effect, is_prefix=prefix)
@@ -311,6 +325,9 @@ def explain(
         str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A queue.")] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", metavar="NAME", help="A subject of schemas.")
+    ] = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -327,7 +344,7 @@ def explain(
     from kafkaesque.access.operations import Operation, ResourceType
     from kafkaesque.cli.access_requests import ask_access
 
-    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
+    kind, name = _resource(topic, group, transactional_id, queue, subject, cluster=cluster)
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
     )

@@ -270,9 +270,9 @@ class _Way:
 
         for each in self.activities:
             if each not in ACTIVITIES:
-                raise wrong_usage(f"--activity {each} is none of {', '.join(ACTIVITIES)}")
+                raise wrong_usage(f"--activity {each} is not one of {', '.join(ACTIVITIES)}")
         if self.faults not in FAULTS:
-            raise wrong_usage(f"--faults {self.faults} is none of {', '.join(FAULTS)}")
+            raise wrong_usage(f"--faults {self.faults} is not one of {', '.join(FAULTS)}")
 
     def __str__(self) -> str:
         words = [] if self.faults == "survivable" else [f"--faults '{self.faults}'"]

@@ -39,7 +39,9 @@ def create(
     owner: OwnerOption = None,
     renewer: Annotated[
         list[str] | None,
-        typer.Option("--renewer", metavar="USER", help="Who else may renew it; may be repeated."),
+        typer.Option(
+            "--renewer", metavar="USER", help="Another user who may renew it; may be repeated."
+        ),
     ] = None,
     hours: Annotated[
         float,
@@ -152,7 +154,9 @@ def renew(
 
     period_ms = int(hours * _HOUR_MS) if hours > 0 else -1
     expires_ms = renew_token(bootstrap, read_token_file(file), period_ms)
-    Screen(json=json).done(f"the token ends {_time(expires_ms)}", {"expires_ms": expires_ms})
+    Screen(json=json).done(
+        f"the token is valid until {_time(expires_ms)}", {"expires_ms": expires_ms}
+    )
 
 
 @app.command()
@@ -161,7 +165,7 @@ def revoke(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """End a token now, and close the connections of those who came in by it.
+    """End a token now, and close the connections that logged in with it.
 
     \b
     Example:
@@ -170,7 +174,7 @@ def revoke(
     from kafkaesque.cli.token_requests import read_token_file, revoke_token
 
     revoke_token(bootstrap, read_token_file(file))
-    Screen(json=json).done("the token is revoked", {"revoked": str(file)})
+    Screen(json=json).done("revoked the token", {"revoked": str(file)})
 
 
 def _time(ms: int) -> str:

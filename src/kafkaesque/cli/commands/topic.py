@@ -118,6 +118,7 @@ def create(
     from confluent_kafka.admin import NewTopic
 
     from kafkaesque.cli.kafka import OPERATION_TIMEOUT_S, Connection, result_of
+    from kafkaesque.cli.missing_rules import on_topic
 
     options = parse_pairs(config or (), "--config", "retention.ms=86400000")
     connection = Connection(bootstrap)
@@ -126,7 +127,9 @@ def create(
     is_new = True
     try:
         result_of(
-            admin.create_topics([new], operation_timeout=OPERATION_TIMEOUT_S)[name], f"topic {name}"
+            admin.create_topics([new], operation_timeout=OPERATION_TIMEOUT_S)[name],
+            f"topic {name}",
+            on_topic("create", name),
         )
     except CommandFailed as failure:
         if "(TOPIC_EXCEPTION)" in failure.message:
@@ -193,6 +196,7 @@ def describe(
 
     connection = Connection(bootstrap)
     admin = connection.admin()
+    existing = {name: _existing(connection, admin, name, "describe") for name in names}
     offline = read_offline(bootstrap)
     addresses = [(node, each.host, each.port) for node, each in read_alive(bootstrap).items()]
     formed = read_recoveries(addresses, names)
@@ -202,7 +206,9 @@ def describe(
         Description(
             topic=name,
             partitions=_with_moves(
-                _partitions(_existing(connection, admin, name), name, offline, formed), name, moves
+                _partitions(existing[name], name, offline, formed),
+                name,
+                moves,
             ),
             options=_options(bootstrap, name, all_options),
         )
@@ -243,19 +249,20 @@ def alter(
     from confluent_kafka.admin import NewPartitions
 
     from kafkaesque.cli.kafka import OPERATION_TIMEOUT_S, Connection, result_of
+    from kafkaesque.cli.missing_rules import on_topic
 
     options = parse_pairs(config or (), "--config", "retention.ms=86400000")
     if partitions is None and not options and not delete_config:
         raise wrong_usage("nothing to alter", "--partitions N, --config NAME=VALUE")
     connection = Connection(bootstrap)
     admin = connection.admin()
-    _existing(connection, admin, name)
+    _existing(connection, admin, name, "alter" if partitions is not None else "alter-configs")
     if options or delete_config:
         _alter_options(admin, name, options, delete_config or [])
     if partitions is not None:
         wanted = NewPartitions(name, partitions)
         request = admin.create_partitions([wanted], operation_timeout=OPERATION_TIMEOUT_S)
-        result_of(request[name], f"topic {name}")
+        result_of(request[name], f"topic {name}", on_topic("alter", name))
         _wait_for_leaders(connection, admin, name, partitions)
     document = {
         "topic": name,
@@ -284,6 +291,7 @@ def delete(
       kafkaesque topic delete orders prices --yes --if-exists
     """
     from kafkaesque.cli.kafka import OPERATION_TIMEOUT_S, Connection
+    from kafkaesque.cli.missing_topics import missing_topic
     from kafkaesque.cli.outcomes import tell_deleted
 
     check_can_ask("topic delete", yes=yes)
@@ -294,7 +302,12 @@ def delete(
     there = [name for name in names if name in known]
     if len(there) < len(names) and not if_exists:
         # Said before anything is deleted: half of a wrong list is not what was meant.
-        raise _missing(", ".join(name for name in names if name not in known))
+        absent = [name for name in names if name not in known]
+        if len(absent) == 1:
+            raise missing_topic(bootstrap, absent[0], "delete")
+        raise CommandFailed(
+            f"topics {', '.join(absent)} do not exist", hint="kafkaesque topic list"
+        )
     if there and not yes:
         typer.confirm(f"Delete {', '.join(there)} and all messages in it?", abort=True)
     screen = Screen(json=json)
@@ -305,16 +318,16 @@ def delete(
         screen.done("nothing to delete", {"deleted": []})
 
 
-def _existing(connection: "Connection", admin: "AdminClient", name: str) -> "TopicMetadata":
+def _existing(
+    connection: "Connection", admin: "AdminClient", name: str, operation: str
+) -> "TopicMetadata":
     """Return the topic; asking for all of them never creates one by accident."""
     topics = connection.metadata(admin).topics
     if name not in topics:
-        raise _missing(name)
+        from kafkaesque.cli.missing_topics import missing_topic
+
+        raise missing_topic(connection.bootstrap, name, operation)
     return topics[name]
-
-
-def _missing(names: str) -> CommandFailed:
-    return CommandFailed(f"topic {names} does not exist", hint="kafkaesque topic list")
 
 
 def _wait_for_leaders(
@@ -396,6 +409,7 @@ def _alter_options(
     )
 
     from kafkaesque.cli.kafka import result_of
+    from kafkaesque.cli.missing_rules import on_topic
 
     changes = [
         ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
@@ -406,7 +420,8 @@ def _alter_options(
         for option in deleted
     ]
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
-    result_of(admin.incremental_alter_configs([resource])[resource], f"topic {name}")
+    request = admin.incremental_alter_configs([resource])[resource]
+    result_of(request, f"topic {name}", on_topic("alter-configs", name))
 
 
 def _tables(topics: list[Description]) -> list[Table]:

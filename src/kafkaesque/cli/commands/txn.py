@@ -282,7 +282,9 @@ def _states(words: Sequence[str]) -> list[str]:
     titles = {each.lower(): each for each in STATES}
     for word in words:
         if word.lower() not in titles:
-            raise wrong_usage(f"--state {word} is none of {', '.join(STATES)}", "--state Ongoing")
+            raise wrong_usage(
+                f"--state {word} is not one of {', '.join(STATES)}", "--state Ongoing"
+            )
     return [titles[word.lower()] for word in words]
 
 

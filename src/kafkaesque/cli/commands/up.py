@@ -25,6 +25,7 @@ from kafkaesque.cli.local_cluster import (
     Signalled,
 )
 from kafkaesque.cli.own_name import own_name
+from kafkaesque.cli.sasl import LogInNotAccepted
 from kafkaesque.cli.screen import Screen
 from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, leave_clusters
 
@@ -284,6 +285,10 @@ class Watcher:
 
         try:
             found = read_status(self._cluster.bootstrap_servers)
+        except LogInNotAccepted as failure:
+            # Somebody has removed the user, or changed the password: that is no reason to wait.
+            self._screen.note(f"{failure.message}: so nothing is known but that all brokers serve")
+            return True
         except CommandFailed as failure:
             self._reason = failure.message
             return False
@@ -301,6 +306,8 @@ class Watcher:
                 "brokers": brokers,
                 "is_secure": cluster.security is not None,
             }
+            if cluster.security is not None and cluster.has_second_factor:
+                document["totp_file"] = str(cluster.security.totp_file)
             self._screen.show_json(document)
             return
         lines = [f"Ready after {waited_s:.1f} s; the data is in {cluster.directory}", ""]
@@ -317,13 +324,31 @@ class Watcher:
             scheme = "http" if cluster.security is None else "https"
             lines += ["", f"The console: {scheme}://{host}:{first.ports.admin}/"]
         if cluster.security is not None:
-            lines += _told_of_security(cluster.security)
+            lines += _told_of_security(cluster.security, cluster)
             suggestions = _secure_suggestions(cluster.security, cluster)
         else:
             suggestions = _suggestions(cluster)
         lines += ["", "Try next, in another terminal:", "", *suggestions, ""]
         lines.append("Ctrl-C stops the cluster; the data stays.")
         print("\n".join(lines), flush=True)
+        self._maybe_show_factor()
+
+    def _maybe_show_factor(self) -> None:
+        """Show the administrator's second factor to whoever has just made the cluster."""
+        files = self._cluster.security
+        if files is None or not (self._cluster.is_new and self._cluster.has_second_factor):
+            return
+        if not self._screen.is_terminal:
+            return
+        from kafkaesque.cli.qr_code import show_second_factor
+        from kafkaesque.cli.totp_file import read_recovery_codes, read_totp_uri
+
+        print(f"\nThe second factor of {ADMIN}, for an authenticator to scan:\n")
+        codes = [each.reveal().decode() for each in read_recovery_codes(files.recovery_file)]
+        show_second_factor(read_totp_uri(files.totp_file), codes)
+        print(
+            f"\nOnce you have both, remove {files.totp_file} and {files.recovery_file}.", flush=True
+        )
 
     def _on_restart(self, event: BrokerRestarted) -> None:
         self._serving.add(event.broker)
@@ -373,11 +398,17 @@ def _suggestions(cluster: LocalCluster) -> list[str]:
     return lines
 
 
-def _told_of_security(files: SecureFiles) -> list[str]:
+def _told_of_security(files: SecureFiles, cluster: LocalCluster) -> list[str]:
+    factor = [f"          and the secret of the second factor in {files.totp_file}"]
+    if not cluster.has_second_factor:
+        factor = [f"          and there is no second factor: {own_name()} user totp add {ADMIN}"]
+    elif not files.totp_file.exists():
+        factor = ["          and the second factor is in an authenticator"]
     return [
         "",
         "Clients log in, over TLS, at every port:",
         f"  {ADMIN}   may do everything; the password is in {files.password_file(ADMIN)}",
+        *factor,
         f"  {APP}     may do everything with topics, groups and transactional ids {APP_PREFIX}...",
         "",
         f"Ready files for clients: {files.clients}",
@@ -402,7 +433,7 @@ def _secure_suggestions(files: SecureFiles, cluster: LocalCluster) -> list[str]:
         ]
     lines += [
         "",
-        f"  . {_shown(clients / f'{ADMIN}.env')}   be {ADMIN}: who may do what",
+        f"  . {_shown(clients / f'{ADMIN}.env')}   log in as {ADMIN}, to manage users and rules",
         f"  {name} user create mia --password-file mia.password",
         f"  {name} rule create User:mia -o read --topic {APP_PREFIX} --prefix",
     ]

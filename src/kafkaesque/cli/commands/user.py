@@ -26,7 +26,8 @@ app = new_app(
     "second factors."
 )
 totp = new_app(
-    help="Second factors (TOTP): add, remove.\n\n\b\nExample:\n  kafkaesque user totp add alice"
+    help="Second factors (TOTP): add, remove, show.\n\n\b\n"
+    "Example:\n  kafkaesque user totp add alice"
 )
 app.add_typer(totp, name="totp")
 app.add_typer(keys, name="key")
@@ -43,7 +44,7 @@ PasswordFileOption = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="Has the password. If there is no such file, a password is drawn and written to it.",
+        help="File with the password. If it does not exist, it is made, with a new password.",
         show_default=False,
     ),
 ]
@@ -165,7 +166,7 @@ def alter(
         typer.Option(
             "--password-file",
             metavar="FILE",
-            help="Has the new password. If there is no such file, one is drawn and written to it.",
+            help="File with the new password. If it does not exist, it is made, with a new one.",
         ),
     ] = None,
     expires: ExpiresOption = None,
@@ -189,7 +190,7 @@ def alter(
     limits = _limits(expires, network)
     if not limits and password_file is None:
         raise wrong_usage(
-            "nothing is to be changed", "--password-file FILE, --expires TIME, --network ADDRESS"
+            "nothing to change", "--password-file FILE, --expires TIME, --network ADDRESS"
         )
     where = ""
     if password_file is not None:
@@ -365,7 +366,7 @@ def logout(
 ) -> None:
     """End all sessions of a person, at all brokers: in the console and on command lines.
 
-    Whoever knows the password can begin another one: `user disable` keeps them out.
+    The person can log in again with the password; `user disable` prevents that.
 
     \b
     Example:
@@ -385,7 +386,7 @@ def add_factor(
 ) -> None:
     """Give a person a second factor, and ten recovery codes: they are shown once.
 
-    From then on the password alone lets nobody in: people log in by `kafkaesque login` or in the
+    From then on the password alone is not enough: people log in by `kafkaesque login` or in the
     console, with a code. Connections and sessions by the password alone are closed.
 
     \b
@@ -395,19 +396,38 @@ def add_factor(
     from urllib.parse import quote
 
     from kafkaesque.cli.admin_requests import send
-    from kafkaesque.cli.qr_code import show_qr_code
+    from kafkaesque.cli.qr_code import show_second_factor
 
     told = send(admin, "POST", f"/users/{quote(name, safe='')}/second-factor")
     screen = Screen(json=json)
     if json:
         screen.show_json({"user": name, "uri": told["uri"], "codes": told["recovery_codes"]})
         return
-    show_qr_code(told["uri"])
-    typer.echo(told["uri"])
-    typer.echo("\nRecovery codes, each good once where the authenticator is lost:")
-    for each in told["recovery_codes"]:
-        typer.echo(f"  {each}")
+    show_second_factor(told["uri"], told["recovery_codes"])
     typer.echo(f"\n{name} scans this with an authenticator; it is not shown again.")
+
+
+@totp.command("show")
+def show_factor(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Such as admin.totp of `kafkaesque up --secure`.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Show the QR code of a second factor that is in a file, for an authenticator to scan.
+
+    \b
+    Example:
+      kafkaesque user totp show secured/admin.totp
+    """
+    from kafkaesque.cli.qr_code import show_second_factor
+    from kafkaesque.cli.totp_file import read_totp_uri
+
+    show_second_factor(read_totp_uri(file), ())
 
 
 @totp.command("remove")

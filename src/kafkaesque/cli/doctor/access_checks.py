@@ -22,6 +22,7 @@ def check_access(facts: Facts, limits: Limits) -> Iterator[Finding]:
     yield from _listeners(facts)
     yield from _stale_rules(facts)
     yield from _keys(facts)
+    yield from _audit(facts)
     if facts.access is not None:
         yield from _users(facts.access)
         yield from _rules(facts.access, takes_others=_takes_others(facts))
@@ -77,7 +78,7 @@ def _listeners(facts: Facts) -> Iterator[Finding]:
             check="listener-plaintext",
             severity=Severity.WARNING,
             what=f"other machines reach the listener {name} in the clear: {named(places)}",
-            cause="whoever listens in on the network reads all messages",
+            cause="anyone who can listen in on the network can read all messages",
             command="tls = true for it, in the brokers' files"
             if name != "peers"
             else 'peers = "accept", then "dial", then "on" in [tls] of the brokers\' files',
@@ -98,8 +99,8 @@ def _stale_rules(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             check="rules-stale",
             severity=Severity.CRITICAL,
-            what=f"brokers decide by rules of a while ago: {named(behind)}",
-            cause="they do not hear of changes: somebody who was shut out may still get in there",
+            what=f"brokers use outdated rules: {named(behind)}",
+            cause="changes do not reach them: a user who was disabled may still get in there",
             command="kafkaesque cluster controllers    (whether they follow), and check the peer "
             "ports between their machines",
             names=[str(node) for node in behind],
@@ -134,6 +135,27 @@ def _keys(facts: Facts) -> Iterator[Finding]:
             command=f"key.keeper.file in the file of broker {broker.id}, the same as everywhere, "
             'and a restart    (docs/security.md, "Encrypted topics")',
             names=[str(broker.id), *topics],
+        )
+
+
+def _audit(facts: Facts) -> Iterator[Finding]:
+    """Brokers that had no room for what belongs in the audit log."""
+    for broker in facts.brokers:
+        metrics = {} if broker.admin is None else broker.admin.metrics
+        dropped = int(metrics.get("kafkaesque_audit_dropped_total", 0))
+        if not dropped:
+            continue
+        waiting = int(metrics.get("kafkaesque_audit_waiting", 0))
+        yield Finding(
+            check="audit-dropped",
+            severity=Severity.WARNING,
+            what=f"broker {broker.id} has dropped {dropped:,} audit events since its start",
+            cause=f"{waiting:,} wait now: __audit cannot be written to"
+            if waiting
+            else "more than 10,000 waited: __audit had no leader, or too few replicas in sync",
+            command="kafkaesque topic describe __audit    (its leader, and replicas in sync; "
+            "`kafkaesque audit show` has an entry `dropped`)",
+            names=[str(broker.id)],
         )
 
 
@@ -183,9 +205,9 @@ def _rules(access: AccessFacts, *, takes_others: bool) -> Iterator[Finding]:
         yield Finding(
             check="rule-names-nobody",
             severity=Severity.WARNING,
-            what=f"rules are for users that do not exist, or roles that nobody has: "
+            what=f"rules are for users that do not exist, or for roles that no user has: "
             f"{named(nobody)}",
-            cause="the user was deleted, or its name is mistyped: whoever is made with that name "
+            cause="the user was deleted, or its name is mistyped: a user created with that name "
             "gets these rights",
             command=f"kafkaesque rule delete --principal {nobody[0]}",
             names=nobody,

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkaesque.access.administration import AskExposure, AskUsers, Exposure, Users
 from kafkaesque.cli.access_requests import Wanted, ask_access, list_rules
+from kafkaesque.cli.doctor.advice import of_brokers
 from kafkaesque.cli.doctor.facts import AccessFacts, BrokerFacts, CertificateFacts, Facts
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.troubles import why
@@ -51,16 +52,18 @@ def _with_exposures(brokers: Sequence[BrokerFacts], unseen: list[str]) -> list[B
         try:
             return replace(broker, exposure=ask_access(broker.address, AskExposure(), Exposure))
         except CommandFailed as failure:
-            return f"the listeners of broker {broker.id}: {failure.message}"
+            return failure.message
 
     found = []
+    refused: dict[int, str] = {}
     with ThreadPoolExecutor(AT_ONCE_MAX) as pool:
         for broker, answer in zip(brokers, pool.map(ask, brokers), strict=True):
             if isinstance(answer, str):
-                unseen.append(answer)
+                refused[broker.id] = answer
                 found.append(broker)
             else:
                 found.append(answer)
+    unseen += of_brokers("the listeners", refused)
     return found
 
 

@@ -10,6 +10,7 @@ import msgspec
 from kafkaesque.cli import tls
 from kafkaesque.cli.admin_pages import authorization
 from kafkaesque.cli.doctor.facts import AdminFacts
+from kafkaesque.cli.missing_rules import NO_RULE, on_cluster
 
 TIMEOUT_S = 5.0
 #: More is no metrics page of ours.
@@ -40,10 +41,15 @@ class _Controllers(msgspec.Struct, frozen=True):
     has_lost_log: bool = False
 
 
+class Forbidden(OSError):
+    """It answers, and no rule allows to look at it."""
+
+
 def ask_admin(address: str, number: int) -> AdminFacts:
     """Return what a broker says of itself.
 
     Raises:
+        Forbidden: no rule allows it.
         OSError: it does not answer, or somebody else does.
     """
     host, _, port = address.rpartition(":")
@@ -68,9 +74,9 @@ def ask_admin(address: str, number: int) -> AdminFacts:
     finally:
         connection.close()
     if shown == 401:
-        raise OSError(f"{address} wants a log-in: kafkaesque login, or KAFKAESQUE_USER")
+        raise OSError(f"{address} requires a log-in: kafkaesque login, or KAFKAESQUE_USER")
     if shown == 403:
-        raise OSError(f"no rule allows to describe the cluster at {address}")
+        raise Forbidden(f"{NO_RULE} {on_cluster('describe')}")
     metrics, version = read_metrics(page)
     told = metrics.get("kafkaesque_broker_time_seconds")
     if told is None:

@@ -1,7 +1,7 @@
 """Words that several checks use: who is meant, how a broker is, and what brings it back."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kafkaesque.cli.doctor.facts import Facts, PartitionName
 from kafkaesque.cli.doctor.findings import NAMED_MAX, named
@@ -115,3 +115,11 @@ def have_lost(nodes: Sequence[int]) -> str:
 def in_words(nodes: Sequence[int]) -> str:
     """Return brokers by their numbers."""
     return ("broker " if len(nodes) == 1 else "brokers ") + ", ".join(map(str, nodes))
+
+
+def of_brokers(what: str, reasons: Mapping[int, str]) -> list[str]:
+    """Return what could not be looked at, in one sentence for all brokers of the same reason."""
+    nodes: dict[str, list[int]] = {}
+    for node, reason in reasons.items():
+        nodes.setdefault(reason, []).append(node)
+    return [f"{what} of {in_words(each)}: {reason}" for reason, each in nodes.items()]

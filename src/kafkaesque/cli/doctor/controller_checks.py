@@ -77,9 +77,9 @@ def _nobody_leads(facts: Facts) -> Finding:
     needed = len(voters) // 2 + 1
     states = ", ".join(f"broker {node} {state_of(facts, node)}" for node in missing)
     is_lost = len(voters) - len(missing) < needed
-    what = "nobody leads the controllers"
+    what = "no controller leads"
     if voters:
-        what += f", which are {', '.join(map(str, voters))}"
+        what = f"none of the controllers {', '.join(map(str, voters))} leads"
     if states:
         what += f": {states}"
     if lost and len(voters) - len(lost) < needed:

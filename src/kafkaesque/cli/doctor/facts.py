@@ -143,6 +143,11 @@ class BrokerFacts:
     admin: AdminFacts | None = None
     #: Why the admin port could not be asked; empty where there is none.
     admin_problem: str = ""
+    #: Why its disk could not be looked at, if it answers and this was refused.
+    disk_problem: str = ""
+    #: It names itself as the controller, and DescribeQuorum there does not deny that one leads: it
+    #: says which one, or no rule allows to ask.
+    may_be_led: bool = False
     #: Transactional ids whose transactions are open for longer than was asked.
     hanging: Sequence[str] = ()
     #: How it listens and how new its rules are, if it says so.
@@ -198,10 +203,14 @@ class Facts:
     has_unseen_recoveries: bool = False
     #: Partitions whose replicas move, by topic and number.
     moves: Mapping[Where, Move] = field(default_factory=dict)
+    has_unseen_moves: bool = False
     #: The controllers, as the one that leads says.
     quorum: Quorum | None = None
     #: Users and rules, if whoever asks may see them.
     access: AccessFacts | None = None
+    #: Whether brokers name all topics, groups and transactions to whoever asks, also those of
+    #: others.
+    names_all: bool = True
     #: What could not be looked at, one sentence each.
     unseen: Sequence[str] = ()
 
@@ -216,11 +225,13 @@ class Facts:
     def has_no_controller(self) -> bool:
         """Whether brokers answer, and none of them knows a controller that leads.
 
-        One without an admin port that names itself may know none, and is not believed.
+        One without an admin port that names itself may know none: it is believed if it could say
+        so to whoever asks for the quorum, and does not.
         """
         seen = [each for each in self.brokers if each.view is not None]
         return bool(seen) and all(
-            self.led_by(each) is None or (each.controller == each.id and each.admin is None)
+            self.led_by(each) is None
+            or (each.controller == each.id and each.admin is None and not each.may_be_led)
             for each in seen
         )
 

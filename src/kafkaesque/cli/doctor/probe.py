@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import Any
 
+from kafkaesque.access.operations import Operation
 from kafkaesque.cli.addresses import parse_addresses
 from kafkaesque.cli.admin_pages import get_page
-from kafkaesque.cli.doctor.admin_port import ask_admin
+from kafkaesque.cli.doctor.admin_port import Forbidden, ask_admin
+from kafkaesque.cli.doctor.advice import of_brokers
 from kafkaesque.cli.doctor.facts import (
     BrokerFacts,
     Disk,
@@ -21,12 +23,14 @@ from kafkaesque.cli.doctor.facts import (
     View,
     most_agreed,
 )
+from kafkaesque.cli.doctor.findings import named
 from kafkaesque.cli.doctor.out_of_date import is_out_of_date
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import Exchange, refusal_of
+from kafkaesque.cli.missing_rules import NO_RULE, on_cluster
 from kafkaesque.cli.moving_replicas import Moves, read_moving
-from kafkaesque.cli.quorum import Quorum, read_quorum
+from kafkaesque.cli.quorum import METADATA_TOPIC, Quorum, read_quorum
 from kafkaesque.cli.recoveries import read_recoveries
 from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -38,10 +42,17 @@ from kafkaesque.protocols.kafka.messages.describe_configs_request import (
     DescribeConfigsResource,
 )
 from kafkaesque.protocols.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kafkaesque.protocols.kafka.messages.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
 from kafkaesque.protocols.kafka.messages.list_transactions_request import ListTransactionsRequest
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 
 ANSWER_TIMEOUT_S = 5.0
+#: A broker looks for a leading controller for 5 s before it says that there is none.
+LEADER_TIMEOUT_S = 7.0
 #: So long a broker looks for a controller that says which replicas move.
 MOVES_TIMEOUT_MS = 2_000
 #: Brokers that are asked at the same time.
@@ -63,6 +74,10 @@ SETTLE_S = 0.5
 _CLUSTER, _ALIVE = 2, 0
 _METADATA, _CONFIGS, _LOG_DIRS, _TRANSACTIONS = 12, 4, 4, 1
 _TOPIC, _BROKER = 2, 4
+_QUORUM = 2
+_FORBIDDEN = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+#: What a broker leaves out of its answers without a word.
+_HIDDEN = f"topics, groups and transactions of others: {NO_RULE} {on_cluster('describe')}"
 
 Trouble = (OSError, EOFError, MalformedRequest)
 
@@ -86,16 +101,17 @@ def look(bootstrap: str) -> Facts:
     Raises:
         CommandFailed: no broker answers.
     """
-    view, registered = _first_view(bootstrap)
+    view, registered, names_all = _first_view(bootstrap)
     addresses = sorted({**registered, **view.brokers}.items())
     unknown = [BrokerFacts(id=number, address=address) for number, address in addresses]
-    found = _look_at_all(Facts(view=view, brokers=unknown, registered=sorted(registered)))
+    known = Facts(view=view, brokers=unknown, registered=sorted(registered), names_all=names_all)
+    found = _look_at_all(known)
     for _ in range(SETTLE_TRIES_MAX):
         if not is_out_of_date(found):
             break
         time.sleep(SETTLE_S)
         found = _look_at_all(found)
-    return _with_moves(found)
+    return _with_moves(_with_leader(found))
 
 
 def _look_at_all(known: Facts) -> Facts:
@@ -112,11 +128,36 @@ def _look_at_all(known: Facts) -> Facts:
     return replace(known, view=most_agreed(views or [known.view]), brokers=brokers)
 
 
+def _with_leader(found: Facts) -> Facts:
+    """Ask those that name themselves whether that is so, where nothing else tells."""
+    if not found.has_no_controller:
+        return found
+    with ThreadPoolExecutor(AT_ONCE_MAX) as pool:
+        return replace(found, brokers=list(pool.map(_ask_for_leader, found.brokers)))
+
+
+def _ask_for_leader(broker: BrokerFacts) -> BrokerFacts:
+    if broker.controller != broker.id or broker.admin is not None:
+        return broker
+    request = DescribeQuorumRequest(topics=[TopicData(METADATA_TOPIC, [PartitionData(0)])])
+    try:
+        with Exchange(*_split(broker.address), LEADER_TIMEOUT_S) as exchange:
+            answer = exchange.ask(ApiKey.DESCRIBE_QUORUM, _QUORUM, request)
+    except Trouble:
+        return broker
+    is_hidden = answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    parts = [each for topic in answer.topics for each in topic.partitions]
+    is_named = any(not each.error_code and each.leader_id >= 0 for each in parts)
+    return replace(broker, may_be_led=is_hidden or is_named)
+
+
 def _with_moves(found: Facts) -> Facts:
+    unseen = [] if found.names_all else [_HIDDEN]
     if found.has_no_controller:
-        return replace(found, unseen=["which replicas move: only a leading controller knows"])
-    unseen: list[str] = []
-    return replace(found, moves=_moves(found.brokers, unseen), unseen=unseen)
+        unseen.append("which replicas move: only a leading controller knows")
+        return replace(found, unseen=unseen, has_unseen_moves=True)
+    moves = _moves(found.brokers, unseen)
+    return replace(found, moves=moves or {}, unseen=unseen, has_unseen_moves=moves is None)
 
 
 def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
@@ -128,7 +169,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
     found = look(bootstrap)
     if _disagree(found):
         time.sleep(AGAIN_S)
-        found = _with_moves(_look_at_all(found))
+        found = _with_moves(_with_leader(_look_at_all(found)))
     alive = [each for each in found.brokers if each.problem is None]
     unseen = list(found.unseen)
     brokers = []
@@ -143,17 +184,19 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
     groups: list[GroupFacts] = []
     if alive:
         try:
-            topics = _topic_options(alive[0].address, found.view)
+            topics = _topic_options(alive[0].address, found.view, unseen)
         except Trouble as error:
             unseen.append(f"options of topics: {why(error)}")
         limit_s = GROUPS_S if not found.dead_brokers else GROUPS_HURT_S
         groups = _groups_in_time(found.alive_addresses, unseen, limit_s)
     quorum = _quorum(found, unseen)
-    unseen += [
-        f"the clock and limits of broker {each.id}: {each.admin_problem or 'it has no admin port'}"
-        for each in alive
-        if each.admin is None
-    ]
+    unseen += of_brokers(
+        "the clock and limits",
+        {e.id: e.admin_problem or "no admin port" for e in alive if e.admin is None},
+    )
+    unseen += of_brokers(
+        "the disk", {each.id: each.disk_problem for each in alive if each.disk_problem}
+    )
     # One that has just started may not have got all metadata yet: the controller has.
     first = sorted(alive, key=lambda each: (each.id != found.controller, each.id))
     recoveries = read_recoveries([(each.id, *_split(each.address)) for each in first])
@@ -169,7 +212,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
     )
 
 
-def _moves(brokers: Sequence[BrokerFacts], unseen: list[str]) -> Moves:
+def _moves(brokers: Sequence[BrokerFacts], unseen: list[str]) -> Moves | None:
     alive = [each.address for each in brokers if each.problem is None]
     if not alive:
         return {}
@@ -177,7 +220,7 @@ def _moves(brokers: Sequence[BrokerFacts], unseen: list[str]) -> Moves:
         return read_moving(",".join(alive), MOVES_TIMEOUT_MS)
     except CommandFailed as failure:
         unseen.append(failure.message)
-        return {}
+        return None
 
 
 def _quorum(facts: Facts, unseen: list[str]) -> Quorum | None:
@@ -200,8 +243,10 @@ def _split(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
+def _first_view(bootstrap: str) -> tuple[View, dict[int, str], bool]:
     """Return what the first broker that answers sees, and all brokers that are registered.
+
+    The last is whether it names everything, and not only what rules allow this user to describe.
 
     All are asked at once, so that one that hangs delays nobody.
     """
@@ -228,11 +273,11 @@ def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
     )
 
 
-def _view_at(host: str, port: int) -> tuple[View, dict[int, str]]:
+def _view_at(host: str, port: int) -> tuple[View, dict[int, str], bool]:
     with Exchange(host, port, ANSWER_TIMEOUT_S) as exchange:
         exchange.greet()
-        registered = _registered(exchange)
-        return _view(exchange), registered
+        registered, names_all = _registered(exchange)
+        return _view(exchange), registered, names_all
 
 
 def look_at_broker(number: int, address: str) -> BrokerFacts:
@@ -244,18 +289,30 @@ def look_at_broker(number: int, address: str) -> BrokerFacts:
     try:
         with exchange:
             exchange.greet()
-            options = _options(exchange, _BROKER, [str(number)])[str(number)]
-            disk = _disk(exchange)
+            options, refused = _options(exchange, _BROKER, [str(number)])
+            disk, disk_problem = _disk(exchange)
             view = _view(exchange)
     except Trouble as error:
         hangs = isinstance(error, TimeoutError)
         return BrokerFacts(id=number, address=address, problem=why(error), hangs=hangs)
-    found = BrokerFacts(id=number, address=address, view=view, options=options, disk=disk)
-    admin = options.get("admin.listener", "")
+    found = BrokerFacts(
+        id=number,
+        address=address,
+        view=view,
+        options=options.get(str(number), {}),
+        disk=disk,
+        disk_problem=disk_problem,
+    )
+    if refused:
+        reason = f"{NO_RULE} {on_cluster('describe-configs')}, which says where its admin port is"
+        return replace(found, admin_problem=reason)
+    admin = found.options.get("admin.listener", "")
     if not admin:
         return found
     try:
         return replace(found, admin=ask_admin(admin, number))
+    except Forbidden as error:
+        return replace(found, admin_problem=str(error))
     except OSError as error:
         return replace(found, admin_problem=f"{admin}: {why(error)}")
 
@@ -285,14 +342,20 @@ def look_behind(broker: BrokerFacts, admin: str) -> BrokerFacts:
     return replace(broker, admin=found, options={"admin.listener": admin})
 
 
-def _registered(exchange: Exchange) -> dict[int, str]:
-    """Return where all brokers are that are registered, up or not."""
-    request = DescribeClusterRequest(include_fenced_brokers=True)
+def _registered(exchange: Exchange) -> tuple[dict[int, str], bool]:
+    """Return where all brokers are that are registered, up or not.
+
+    With it comes whether the broker names everything.
+    """
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=True, include_fenced_brokers=True
+    )
     try:
         answer = exchange.ask(ApiKey.DESCRIBE_CLUSTER, _CLUSTER, request)
     except Trouble:
-        return {}  # by a release that does not say so
-    return {each.broker_id: f"{each.host}:{each.port}" for each in answer.brokers}
+        return {}, True  # by a release that does not say so
+    names_all = bool(answer.cluster_authorized_operations & 1 << Operation.DESCRIBE)
+    return {each.broker_id: f"{each.host}:{each.port}" for each in answer.brokers}, names_all
 
 
 def _view(exchange: Exchange) -> View:
@@ -318,38 +381,55 @@ def _view(exchange: Exchange) -> View:
     )
 
 
-def _options(exchange: Exchange, kind: int, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def _options(
+    exchange: Exchange, kind: int, names: Sequence[str]
+) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return the options in force by name, and the names whose options no rule allows to see."""
     resources = [DescribeConfigsResource(kind, name, None) for name in names]
     request = DescribeConfigsRequest(resources, False, False)
     answer = exchange.ask(ApiKey.DESCRIBE_CONFIGS, _CONFIGS, request)
-    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    found: dict[str, dict[str, str]] = {}
+    refused = []
     for result in answer.results:
+        if result.error_code in _FORBIDDEN:
+            refused.append(str(result.resource_name))
+            continue
         values = {str(each.name): str(each.value or "") for each in result.configs}
         found[str(result.resource_name)] = values
-    return found
+    return found, sorted(refused)
 
 
-def _topic_options(address: str, view: View) -> dict[str, dict[str, str]]:
+def _topic_options(address: str, view: View, unseen: list[str]) -> dict[str, dict[str, str]]:
     host, _, port = address.rpartition(":")
     names = sorted({name.topic for name in view.partitions})
     found: dict[str, dict[str, str]] = {}
+    hidden: list[str] = []
     with Exchange(host, int(port), ANSWER_TIMEOUT_S) as exchange:
         for first in range(0, len(names), TOPICS_PER_REQUEST):
-            found |= _options(exchange, _TOPIC, names[first : first + TOPICS_PER_REQUEST])
+            asked = names[first : first + TOPICS_PER_REQUEST]
+            options, refused = _options(exchange, _TOPIC, asked)
+            found |= options
+            hidden += refused
+    if hidden:
+        unseen.append(f"options of {named(hidden)}: {NO_RULE} describe-configs on these topics")
     return found
 
 
-def _disk(exchange: Exchange) -> Disk | None:
+def _disk(exchange: Exchange) -> tuple[Disk | None, str]:
+    """Return the disk, or why it may not be looked at."""
     request = DescribeLogDirsRequest([])
     answer = exchange.ask(ApiKey.DESCRIBE_LOG_DIRS, _LOG_DIRS, request)
+    if answer.error_code in _FORBIDDEN:
+        return None, f"{NO_RULE} {on_cluster('describe')}"
     for each in answer.results:
-        return Disk(
+        disk = Disk(
             directory=each.log_dir or "",
             total_bytes=each.total_bytes if each.total_bytes >= 0 else None,
             free_bytes=each.usable_bytes if each.usable_bytes >= 0 else None,
             has_failed=each.error_code != ErrorCode.NONE,
         )
-    return None
+        return disk, ""
+    return None, ""
 
 
 def _hanging(address: str, transaction_s: float) -> list[str]:

@@ -140,7 +140,7 @@ class Job:
         if security is None:
             leave_clusters()
         else:
-            security.use_here(APP)
+            security.use_here()
             self._result.clients = str(security.clients)
             print(f"Clients log in as {APP}, over TLS: {security.clients}", flush=True)
         self._cluster.start()
@@ -335,7 +335,7 @@ class Job:
         self._show.event(
             "clients without a log-in are turned away, and this user from others' topics"
             if self._result.is_closed
-            else "somebody got in who should not have"
+            else "a client got in that should not have"
         )
 
     def _run_pipeline(self, pipeline: DelaysPipeline, flights: Flights) -> None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+from kafkaesque.access.audit import DataChange
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.data_changes import tell
 from kafkaesque.gateway.kafka.errors import code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.groups import error_of
@@ -169,6 +172,9 @@ def on_delete_groups(context: Context, call: Call) -> None:
             )
             for piece in pieces
         ]
+        for each in outcomes:
+            change = DataChange.DELETE_GROUP
+            tell(context, call, change, ResourceType.GROUP, each.group_id, each.error_code)
         call.answer(DeleteGroupsResponse(results=outcomes))
 
     Queue(context.doors.clock, [piece.start for piece in pieces], answer).start()

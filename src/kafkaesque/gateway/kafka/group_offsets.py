@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from kafkaesque.access.audit import DataChange
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.data_changes import tell_parts
 from kafkaesque.gateway.kafka.errors import code_of, code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.groups import error_of
@@ -73,26 +76,28 @@ _NOT_COMMITTED = CommittedOffset(offset=-1)
 def on_offset_commit(context: Context, call: Call) -> None:
     """Store offsets; answered when they are committed to the log."""
     request: OffsetCommitRequest = call.read()
-    _Commit(context.doors, call, request).start()
+    _Commit(context, call, request).start()
 
 
 class _Commit:
     """An OffsetCommit under way: where the answer of each partition belongs."""
 
-    __slots__ = ("_call", "_doors", "_places", "_request", "_topics")
+    __slots__ = ("_call", "_context", "_doors", "_offsets", "_places", "_request", "_topics")
 
-    def __init__(self, doors: Doors, call: Call, request: OffsetCommitRequest) -> None:
-        self._doors = doors
+    def __init__(self, context: Context, call: Call, request: OffsetCommitRequest) -> None:
+        self._context = context
+        self._doors = context.doors
         self._call = call
         self._request = request
         self._topics: list[OffsetCommitResponseTopic] = []
         #: The answers that are left open, in the order of the event's offsets.
         self._places: list[OffsetCommitResponsePartition] = []
+        self._offsets: list[events.OffsetToCommit] = []
 
     def start(self) -> None:
         """Refuse what does not exist, bring the rest to the coordinator."""
         request = self._request
-        offsets: list[events.OffsetToCommit] = []
+        offsets = self._offsets
         for topic in request.topics:
             self._sort_out(topic, offsets)
         if not offsets:
@@ -152,7 +157,18 @@ class _Commit:
             code = self._code(error_of(result))
             for place in self._places:
                 place.error_code = code
+        if not self._request.member_id and self._request.generation_id_or_member_epoch < 0:
+            self._tell()
         self._answer()
+
+    def _tell(self) -> None:
+        """Tell the audit log: no member of the group has done it."""
+        parts = [
+            (place.error_code, f"{each.partition}={each.offset}")
+            for place, each in zip(self._places, self._offsets, strict=True)
+        ]
+        change, group = DataChange.COMMIT_OFFSETS, self._request.group_id
+        tell_parts(self._context, self._call, change, ResourceType.GROUP, group, parts)
 
     def _code(self, error: GroupError) -> ErrorCode:
         is_old = self._call.version < _COMMIT_WITH_UNKNOWN_GROUP
@@ -397,6 +413,11 @@ def on_offset_delete(context: Context, call: Call) -> None:
             return
         for place, partition in zip(places, result.partitions, strict=True):
             place.error_code = code_of_group_error(partition.error)
+        parts = [
+            (place.error_code, str(where)) for place, where in zip(places, wanted, strict=True)
+        ]
+        change, group = DataChange.DELETE_OFFSETS, request.group_id
+        tell_parts(context, call, change, ResourceType.GROUP, group, parts)
         call.answer(OffsetDeleteResponse(topics=topics))
 
     coordinators = context.doors.groups

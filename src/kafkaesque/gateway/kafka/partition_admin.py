@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+from kafkaesque.access.audit import DataChange
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.data_changes import tell_parts
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
@@ -67,7 +70,18 @@ def on_delete_records(context: Context, call: Call) -> None:
         for wanted, result in zip(topic.partitions, results, strict=True):
             pieces.append(_deletion(context.doors, topic.name, wanted, timeout_ms, result))
     response = DeleteRecordsResponse(topics=topics)
-    Queue(context.clock, pieces, lambda: call.answer(response)).start()
+
+    def answer() -> None:
+        for each in topics:
+            parts = [
+                (p.error_code, f"{p.partition_index}: before {p.low_watermark}")
+                for p in each.partitions
+            ]
+            change = DataChange.DELETE_RECORDS
+            tell_parts(context, call, change, ResourceType.TOPIC, each.name, parts)
+        call.answer(response)
+
+    Queue(context.clock, pieces, answer).start()
 
 
 def _deletion(

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
+from kafkaesque.access.audit import DataChange
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.controller.client import OnOutcome
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import ControllerResult, Done
@@ -19,10 +21,12 @@ from kafkaesque.broker.requests.queue_commands import (
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.data_changes import tell
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.queues import ask_all, log_of
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.options import write_value
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRequest
 from kafkaesque.protocols.kafka.messages.alter_queue_response import AlterQueueResponse
 from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
@@ -49,6 +53,13 @@ class Maintenance(IntEnum):
     PURGE = 0
     REDRIVE = 1
     UNPARK = 2
+
+
+_CHANGES: Final[dict[int, DataChange]] = {
+    Maintenance.PURGE: DataChange.PURGE,
+    Maintenance.REDRIVE: DataChange.REDRIVE,
+    Maintenance.UNPARK: DataChange.UNPARK,
+}
 
 
 def on_create(context: Context, call: Call) -> None:
@@ -133,6 +144,7 @@ def on_maintain(context: Context, call: Call) -> None:
     request: MaintainQueueRequest = call.read()
 
     def answer(outcome: Done | RequestRefused) -> None:
+        _tell(context, call, request, outcome)
         if isinstance(outcome, RequestRefused):
             call.answer(_refused(MaintainQueueResponse, outcome))
         else:
@@ -144,6 +156,20 @@ def on_maintain(context: Context, call: Call) -> None:
         answer(refusal)
     else:
         ask_all(context, asked, Done, max(1, request.timeout_ms), answer)
+
+
+def _tell(
+    context: Context,
+    call: Call,
+    request: MaintainQueueRequest,
+    outcome: Done | RequestRefused,
+) -> None:
+    change = _CHANGES.get(request.action)
+    if change is not None:
+        name = queue_resource(QueueName(request.vhost, request.queue))
+        code = code_of(outcome) if isinstance(outcome, RequestRefused) else ErrorCode.NONE
+        detail = f"to {request.target}" if request.target else ""
+        tell(context, call, change, ResourceType.QUEUE, name, code, detail)
 
 
 def _maintenance(context: Context, request: MaintainQueueRequest) -> q.AnyQueueRequest:

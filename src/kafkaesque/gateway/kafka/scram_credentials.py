@@ -153,7 +153,7 @@ class _UserChange:
             return RemoveCredential(id=scram_credential_id(mechanism, change.name))
         check_name(change.name)
         if change.name == "ANONYMOUS":
-            raise InvalidRequest("ANONYMOUS is whoever has not logged in")
+            raise InvalidRequest("ANONYMOUS is the user of clients that have not logged in")
         salted = Secret(bytes(change.salted_password))
         verifier = verifier_of_salted_password(
             mechanism, change.name, salted, bytes(change.salt), change.iterations

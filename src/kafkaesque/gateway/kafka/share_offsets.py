@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkaesque.access.audit import DataChange
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.metadata.queue_names import share_queue
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import LATEST, Done, FetchResult
 from kafkaesque.broker.requests.queue_commands import CreateShareQueue, QueueResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.data_changes import tell_parts
 from kafkaesque.gateway.kafka.errors import code_of, code_of_group_error, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.groups.errors import GroupError
@@ -168,7 +171,19 @@ def on_alter(context: Context, call: Call) -> None:
                 offset = each.start_offset
                 pieces.append(_seek(context, request.group_id, topic.topic_id, partition, offset))
     response = altering.AlterShareGroupOffsetsResponse(error_message=None, responses=topics)
-    Queue(context.clock, pieces, lambda: call.answer(response), under_way_max=1).start()
+
+    def answer() -> None:
+        wanted = [each.start_offset for asked in request.topics for each in asked.partitions]
+        shown = [(each.topic_name, part) for each in topics for part in each.partitions]
+        parts = [
+            (part.error_code, f"{name}-{part.partition_index}={offset}")
+            for (name, part), offset in zip(shown, wanted, strict=True)
+        ]
+        change, group = DataChange.COMMIT_OFFSETS, request.group_id
+        tell_parts(context, call, change, ResourceType.GROUP, group, parts)
+        call.answer(response)
+
+    Queue(context.clock, pieces, answer, under_way_max=1).start()
 
 
 def _seek(
@@ -232,7 +247,14 @@ def on_delete(context: Context, call: Call) -> None:
         else:
             pieces.append(_forget(context, request.group_id, topic.topic_id, shown))
     response = deleting.DeleteShareGroupOffsetsResponse(error_message=None, responses=topics)
-    Queue(context.clock, pieces, lambda: call.answer(response), under_way_max=1).start()
+
+    def answer() -> None:
+        parts = [(each.error_code, each.topic_name) for each in topics]
+        change, group = DataChange.DELETE_OFFSETS, request.group_id
+        tell_parts(context, call, change, ResourceType.GROUP, group, parts)
+        call.answer(response)
+
+    Queue(context.clock, pieces, answer, under_way_max=1).start()
 
 
 def _forget(

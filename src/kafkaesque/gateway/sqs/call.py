@@ -5,7 +5,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
-from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import (
     ConfigError,
@@ -87,6 +87,11 @@ class Call(Generic[RequestT]):
     def url_of(self, name: str) -> str:
         """Return a queue's URL, as this client reaches it."""
         return write_url(self.base_url, name)
+
+    @property
+    def client(self) -> OnBehalfOf | None:
+        """Who it is, where that is known."""
+        return None if self.rights is None else self.rights.client
 
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is."""

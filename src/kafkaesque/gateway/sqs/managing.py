@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -20,6 +21,7 @@ from kafkaesque.gateway.sqs.attributes import (
     write_tags,
 )
 from kafkaesque.gateway.sqs.call import NO_QUEUE, Call, RequestT
+from kafkaesque.gateway.sqs.data_changes import tell_change
 from kafkaesque.gateway.sqs.finding import QueueFinder, is_served
 from kafkaesque.model.errors import QueueExists, RequestRefused
 from kafkaesque.protocols.sqs import service as s
@@ -211,7 +213,11 @@ class Managing:
                 )
             self._purged.note(name, now_ms)
             request = q.PurgeQueue(log_id=queue.topic_id)
-            self._doors.queues.ask(request, Done, TIMEOUT_MS, lambda end: _answer(call, end))
+            self._doors.queues.ask(request, Done, TIMEOUT_MS, on_purged)
+
+        def on_purged(outcome: Done | RequestRefused) -> None:
+            tell_change(self._doors, call, DataChange.PURGE, name, outcome)
+            _answer(call, outcome)
 
         self._finder.find(call, name, go_on)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import Operation
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -20,6 +21,7 @@ from kafkaesque.broker.requests.queue_commands import ChangeQueue
 from kafkaesque.gateway.sqs.attributes import QueueOptions
 from kafkaesque.gateway.sqs.authorization import Need, is_allowed
 from kafkaesque.gateway.sqs.call import Call, OnQueue, RequestT, queue_name
+from kafkaesque.gateway.sqs.data_changes import tell_change
 from kafkaesque.gateway.sqs.finding import QueueFinder
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.sqs.errors import SqsError, invalid_value
@@ -173,6 +175,8 @@ class MoveTasks:
         self, call: Call[RequestT], source: QueueState, target: str, then: Callable[[], None]
     ) -> None:
         def on_done(outcome: Done | RequestRefused) -> None:
+            name, detail = source.queue.name, {"to": target or "nowhere: it was stopped"}
+            tell_change(self._doors, call, DataChange.REDRIVE, name, outcome, detail)
             if isinstance(outcome, RequestRefused):
                 call.fail(outcome)
             else:

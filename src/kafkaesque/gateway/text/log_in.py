@@ -27,7 +27,7 @@ def log_in(connection: ClientConnection, reply: Reply, command: Auth) -> None:
         reply.end(write_error(what, "openssl s_client -quiet -connect HOST:7070 -CAfile ca.pem"))
         return
     if not connection.is_guarded:
-        reply.end(write_ok("nobody has to log in here"))
+        reply.end(write_ok("this port needs no log-in"))
         return
     mechanism, message = _message_of(command)
     try:

@@ -49,7 +49,7 @@ _COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "GET queue [seconds]",
-        "be given a message, and wait for it; nobody else has it until you say what becomes of it",
+        "get a message, and wait for one; it is yours until you ACK or NACK it",
         (examples.GET, examples.GET_WAITING),
     ),
     ("ACK queue number", "a message is done with", (examples.ACK,)),

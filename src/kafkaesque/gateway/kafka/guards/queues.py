@@ -23,11 +23,11 @@ def _may(rights: Rights, operation: Operation, vhost: str, queue: str) -> bool:
     return rights.may(operation, ResourceType.QUEUE, queue_resource(QueueName(vhost, queue)))
 
 
-def _refuse(call: Call) -> bool:
+def _refuse(call: Call, message: str = MESSAGE) -> bool:
     name = ApiKey(call.header.api_key).name
     module = import_module(f"kafkaesque.protocols.kafka.messages.{name.lower()}_response")
     kind = "".join(word.capitalize() for word in name.split("_")) + "Response"
-    call.answer(getattr(module, kind)(error_code=FORBIDDEN, error_message=MESSAGE))
+    call.answer(getattr(module, kind)(error_code=FORBIDDEN, error_message=message))
     return False
 
 
@@ -54,11 +54,12 @@ delete_queue: Final[Guard] = _guard(Operation.DELETE, or_cluster=True)
 def maintain_queue(rights: Rights, context: Context, call: Call) -> bool:
     """Whoever purges, or moves messages elsewhere, could as well take them all."""
     request = call.read()
-    is_allowed = _may(rights, Operation.READ, request.vhost, request.queue)
-    if request.action == Maintenance.REDRIVE and request.target:
-        is_allowed = is_allowed and _may(rights, Operation.WRITE, request.vhost, request.target)
-    if not is_allowed:
+    if not _may(rights, Operation.READ, request.vhost, request.queue):
         return _refuse(call)
+    is_moved = request.action == Maintenance.REDRIVE and request.target
+    if is_moved and not _may(rights, Operation.WRITE, request.vhost, request.target):
+        name = queue_resource(QueueName(request.vhost, request.target))
+        return _refuse(call, f"no rule allows to write to queue {name!r}")
     call.prepare(request)
     return True
 
