@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,18 +27,31 @@ class SecureRegistry:
 
     def prepare(self) -> None:
         assert self.up.event("ready")["is_secure"] is True
-        done = self.up.command("admin", "user", "create", "clerk", "--json")
+        self.password = "a-long-password-of-the-clerk"
+        path = self.up.data / "clerk.password"
+        path.write_text(self.password)
+        path.chmod(0o600)
+        done = self.up.command("admin", "user", "create", "clerk", "--password-file", str(path))
         assert done.returncode == 0, done.stderr
-        self.password = json.loads(done.stdout)["password"]
         words = ("rule", "create", "User:clerk", "-o", "write", "--subject", "shop-", "--prefix")
         done = self.up.command("admin", *words)
         assert done.returncode == 0, done.stderr
 
-    def client(self, login: str) -> SchemaRegistryClient:
+    @contextmanager
+    def client(self, login: str) -> Iterator[SchemaRegistryClient]:
         words = {"basic.auth.user.info": login} if login else {}
-        return SchemaRegistryClient(
-            {"url": self.url, "ssl.ca.location": self.ca, "max.retries": 0, **words}
-        )
+        settings = {"url": self.url, "ssl.ca.location": self.ca, "max.retries": 0}
+        with SchemaRegistryClient({**settings, **words}) as client:
+            yield client
+
+    def status(self, login: str, subject: str) -> int:
+        """Try to register; return what is answered."""
+        with self.client(login) as client:
+            try:
+                client.register_schema(subject, AVRO)
+            except SchemaRegistryError as error:
+                return error.http_status_code
+        return 200
 
 
 @pytest.fixture(scope="module")
@@ -51,27 +64,19 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureRegistry]
         found.up.close()
 
 
-def status_of(client: SchemaRegistryClient, subject: str) -> int:
-    try:
-        client.register_schema(subject, AVRO)
-    except SchemaRegistryError as error:
-        return error.http_status_code
-    return 200
-
-
 def test_rules_say_who_registers_what(secure: SecureRegistry) -> None:
-    clerk = secure.client(f"clerk:{secure.password}")
-    eventually(lambda: status_of(clerk, "shop-value") == 200, "the rule is known")
-    assert status_of(clerk, "bank-value") == 403
-    assert status_of(secure.client(""), "shop-value") == 401
-    assert status_of(secure.client("clerk:wrong"), "shop-value") == 401
-    assert status_of(secure.client("nobody:wrong"), "shop-value") == 401
-    assert clerk.get_subjects() == ["shop-value"]
-    for act in (
-        lambda: clerk.delete_subject("shop-value"),
-        lambda: clerk.set_compatibility("shop-value", "NONE"),
-        lambda: clerk.set_compatibility(None, "NONE"),
-    ):
-        with pytest.raises(SchemaRegistryError) as refused:
-            act()
-        assert (refused.value.http_status_code, refused.value.error_code) == (403, 40301)
+    login = f"clerk:{secure.password}"
+    eventually(lambda: secure.status(login, "shop-value") == 200, "the rule is known")
+    assert secure.status(login, "bank-value") == 403
+    for stranger in ("", "clerk:wrong", "nobody:wrong"):
+        assert secure.status(stranger, "shop-value") == 401, stranger
+    with secure.client(login) as clerk:
+        assert clerk.get_subjects() == ["shop-value"]
+        for act in (
+            lambda: clerk.delete_subject("shop-value"),
+            lambda: clerk.set_compatibility("shop-value", "NONE"),
+            lambda: clerk.set_compatibility(None, "NONE"),
+        ):
+            with pytest.raises(SchemaRegistryError) as refused:
+                act()
+            assert (refused.value.http_status_code, refused.value.error_code) == (403, 40301)

@@ -95,7 +95,6 @@ def create(
     \b
     Example:
       kafkaesque rule create User:app -o read -o write --topic orders- --prefix
-      kafkaesque rule create User:app -o read --group orders- --prefix
     """
     from kafkaesque.access.operations import ResourceType
     from kafkaesque.cli import access_requests as requests
@@ -121,7 +120,7 @@ def create(
     if matched is None:
         sentence = f"the rule {'would be' if dry_run else 'is'} added"
     else:
-        noun = "topic" if topic is not None else "queue" if queue is not None else "group"
+        noun = ResourceType(kind).name.lower()
         verb = "would be for" if dry_run else "is for"
         sentence = f"the rule {verb} {_told(matched, noun)}"
     document = {
