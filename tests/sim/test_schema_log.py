@@ -15,6 +15,7 @@ from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import World
 
 SUBJECTS = 3
+COUNT = 150
 PLENTY_MS = 60_000
 
 
@@ -120,7 +121,7 @@ class Registrars:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_ids_and_versions_are_given_once_whoever_dies(seed: int) -> None:
-    run = Registrars(seed, 40)
+    run = Registrars(seed, COUNT)
     run.begin()
     conflicts = 0
     for _ in range(3):
@@ -132,14 +133,14 @@ def test_ids_and_versions_are_given_once_whoever_dies(seed: int) -> None:
             run.world.machines[leader].kill()
             run.loop.run_for(300)
             run.cluster.boot(run.world.machines[leader])
-    run.loop.run_until(lambda: {number for number, _ in run.confirmed} == set(range(40)), 120_000)
+    run.loop.run_until(lambda: {number for number, _ in run.confirmed} == set(range(COUNT)), 120_000)
     run.loop.run_until(lambda: len(run.brokers()) == 3, PLENTY_MS)
     assert conflicts > 0, "nobody was faster than anybody"
     ids: dict[int, set[int]] = {}
     for number, given in run.confirmed:
         ids.setdefault(number, set()).add(given)
     assert all(len(each) == 1 for each in ids.values()), ids
-    assert sorted(min(each) for each in ids.values()) == list(range(1, 41))
+    assert sorted(min(each) for each in ids.values()) == list(range(1, COUNT + 1))
     for state in run.states():
         for subject in range(SUBJECTS):
             found = state.versions(f"s{subject}")
