@@ -15,7 +15,8 @@ from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import World
 
 SUBJECTS = 3
-COUNT = 150
+COUNT = 80
+PAUSE_MS = 20
 PLENTY_MS = 60_000
 
 
@@ -70,7 +71,7 @@ class Registrars:
             said.append(outcome)
             if isinstance(outcome, Registered):
                 self.confirmed.append((number, outcome.value.id))
-                self.register(name, number + 1)
+                self.clock.call_later(PAUSE_MS, lambda: self.register(name, number + 1))
                 return
             self.doubts += isinstance(outcome, RequestTimedOut)
             self.clock.call_later(100, lambda: self.register(name, number))

@@ -257,7 +257,8 @@ class SchemaLog:
         # The plan and who waits for it belong together: the type of its result is theirs alone.
         self._changes.append(Change(plan, on_done))  # type: ignore[arg-type]
         if len(self._changes) == 1:
-            self._attempt()
+            # Whoever asks for one change after the other comes back to the loop in between.
+            self._clock.call_soon(self._attempt)
 
     def _attempt(self) -> None:
         change = self._changes[0]
