@@ -134,7 +134,9 @@ def test_ids_and_versions_are_given_once_whoever_dies(seed: int) -> None:
             run.world.machines[leader].kill()
             run.loop.run_for(300)
             run.cluster.boot(run.world.machines[leader])
-    run.loop.run_until(lambda: {number for number, _ in run.confirmed} == set(range(COUNT)), 120_000)
+    run.loop.run_until(
+        lambda: {number for number, _ in run.confirmed} == set(range(COUNT)), 120_000
+    )
     run.loop.run_until(lambda: len(run.brokers()) == 3, PLENTY_MS)
     assert conflicts > 0, "nobody was faster than anybody"
     ids: dict[int, set[int]] = {}

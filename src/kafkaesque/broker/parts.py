@@ -44,10 +44,10 @@ from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
-from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.schema_checks import ProduceChecks
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
@@ -230,7 +230,7 @@ class BrokerParts:
 
     def _make_partitions(self) -> None:
         clock, disk = self.env.clock, self.env.disk
-        self.batch_checks = BatchChecks(disk, clock)
+        self.batch_checks = ProduceChecks(disk, clock)
         keeper_keys, draw = self.config.keeper_keys, self.env.dice.unique_bytes
         self.topic_keys = TopicKeys(
             clock=clock,
@@ -271,6 +271,7 @@ class BrokerParts:
             batch_checks=self.batch_checks,
         )
         self.schemas = SchemaLog(clock, self.metadata, self.controller_client, self.forwarder)
+        self.batch_checks.bind(self.schemas)
 
     def _make_tables(self) -> None:
         services = TableServices(

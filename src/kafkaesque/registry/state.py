@@ -61,6 +61,7 @@ class RegistryState:
         "_by_id",
         "_configs",
         "_ids",
+        "_ids_of",
         "_modes",
         "_next_id",
         "_referenced_by",
@@ -75,6 +76,8 @@ class RegistryState:
         self._by_id: dict[int, dict[SchemaKey, SchemaValue]] = {}
         #: The id of a schema, by its fingerprint.
         self._ids: dict[bytes, int] = {}
+        #: The ids of a subject, once somebody has asked.
+        self._ids_of: dict[str, frozenset[int]] = {}
         #: Who refers to a version.
         self._referenced_by: dict[tuple[str, int], set[SchemaKey]] = {}
         self._configs: dict[str | None, Compatibility] = {}
@@ -90,6 +93,7 @@ class RegistryState:
         match entry.key, entry.value:
             case SchemaKey() as key, SchemaValue() | None as value:
                 self._remove(key)
+                self._ids_of.pop(key.subject, None)
                 if value is not None and value.schema_type in _TYPES:
                     self._add(key, value)
             case ConfigKey(subject=subject), ConfigValue(compatibility_level=level):
@@ -197,10 +201,15 @@ class RegistryState:
             raise SchemaNotFound(f"Schema {schema_id} not found.")
         return [found[key] for key in sorted(found)]
 
-    def has_id(self, subject: str, schema_id: int) -> bool:
-        """Tell whether a subject has a schema of this id that is not deleted."""
-        found = self._by_id.get(schema_id, {})
-        return any(key.subject == subject and not each.deleted for key, each in found.items())
+    def ids_of(self, subject: str) -> frozenset[int]:
+        """Return the ids of a subject's schemas that are not deleted."""
+        found = self._ids_of.get(subject)
+        if found is None:
+            versions = self.all_versions(subject).values()
+            found = frozenset(each.id for each in versions if not each.deleted)
+            if versions:
+                self._ids_of[subject] = found
+        return found
 
     def referenced_by(self, subject: str, version: int) -> list[SchemaKey]:
         """Return the versions that refer to one."""

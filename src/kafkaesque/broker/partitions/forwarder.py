@@ -15,10 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.partitions.batch_checks import LongCheck
 from kafkaesque.broker.partitions.partition_sealing import Located
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.read_ranges import read_ranges
+from kafkaesque.broker.partitions.schema_checks import ProduceChecks
 from kafkaesque.broker.partitions.waiting_read import WaitingRead
 from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -76,7 +77,7 @@ class Forwarder:
         leaders: LeadersTable,
         peers: PeerNetwork,
         partitions: PartitionTable,
-        batch_checks: BatchChecks,
+        batch_checks: ProduceChecks,
         disk: Disk,
     ) -> None:
         self._clock = clock
@@ -263,13 +264,18 @@ class Forwarder:
         where = TopicPartition(request.topic, request.partition)
 
         def append(checked: LongCheck | None) -> None:
-            check = self._partitions.find(where).produce(
-                records,
-                acks=request.acks,
-                timeout_ms=request.timeout_ms,
-                on_done=_after_append(on_done),
-                checked=checked,
-            )
+            partition = self._partitions.find(where)
+
+            def produce(inner: LongCheck | None) -> LongCheck | None:
+                return partition.produce(
+                    records,
+                    acks=request.acks,
+                    timeout_ms=request.timeout_ms,
+                    on_done=_after_append(on_done),
+                    checked=inner,
+                )
+
+            check = self._batch_checks.append(partition, records, checked, produce)
             if check is not None:
                 self._batch_checks.run(check, lambda: append_checked(check))
 

@@ -162,6 +162,10 @@ class SchemaLog:
         #: Since the start: changes that were decided anew because another broker was faster.
         self.conflicts = 0
 
+    def ids_of(self, subject: str) -> frozenset[int]:
+        """Return the ids of a subject's schemas, as far as they are known here."""
+        return self.state.ids_of(subject)
+
     # -- reading
 
     def catch_up(self, on_read: OnRead) -> None:
