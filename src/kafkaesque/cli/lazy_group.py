@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "logout": "End the session of login.",
     "token": "Delegation tokens: create, list, renew, revoke.",
     "key": "Keys of encrypted topics: list, rotate, rewrap, shred.",
+    "why": "Say why a message, a group or a transaction waits.",
     "user": "Users who log in, their access keys and second factors.",
     "role": "Roles: rules that are written once for several users.",
     "rule": "Rules of who may do what: create, list, explain, delete.",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.calls import Call, Route
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.model.errors import InvariantBroken
 
 
@@ -134,6 +135,20 @@ ROWS: Final[Mapping[str, Row]] = {
         resource_type=ResourceType.GROUP,
         name=lambda call: call.params["group"],
         is_hidden=True,
+    ),
+    "whyRecord": _topic(_O.DESCRIBE),
+    # And of its topics those that the client may see.
+    "whyGroup": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.GROUP,
+        name=lambda call: call.params["group"],
+        is_hidden=True,
+    ),
+    "whyProducer": _FILTERED,
+    "whyMessage": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.QUEUE,
+        name=lambda call: queue_resource(QueueName(call.query.vhost, call.params["queue"])),
     ),
     "listConnections": _SEES_CLUSTER,
     "listListeners": _SEES_CLUSTER,
