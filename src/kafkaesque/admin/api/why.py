@@ -34,6 +34,7 @@ from kafkaesque.admin.api.why_links import (
 )
 from kafkaesque.admin.api.why_part import PARTITIONS_MAX, WHY_PARTITIONS
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
+from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.broker.requests.queue_requests import PeekedMessages, PeekMessages
 from kafkaesque.model.batch import scan_batches
@@ -160,6 +161,10 @@ class WhyPages:
     def _describe(
         self, group: str, on_done: Callable[[GroupAnswer | None, Sequence[Origin]], None]
     ) -> None:
+        if OFFSETS_TOPIC not in self._context.doors.cluster.state.topics:
+            # It is made with the first group.
+            on_done(GroupAnswer(state=""), [])
+            return
         try:
             node = self._context.leader(self._context.doors.groups.find(group))
         except RequestRefused:

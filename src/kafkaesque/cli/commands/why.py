@@ -12,7 +12,7 @@ from kafkaesque.cli.screen import Screen
 if TYPE_CHECKING:
     from kafkaesque.cli.admin_pages import BrokerAddress
 
-#: As doctor's: 0 is that nothing is held up, 1 that something is.
+#: As doctor's: 0 is that nothing is held up, 1 that something is, or may be.
 IS_HELD_UP: Final = 1
 _API: Final = "/api/v1/why"
 
@@ -129,7 +129,7 @@ def _show(bootstrap: str, path: str, what: str, *, json: bool) -> None:
     else:
         for line in _lines(found):
             print(line)
-    if found.cause is not None:
+    if found.cause is not None or not found.is_certain:
         raise typer.Exit(IS_HELD_UP)
 
 
@@ -143,7 +143,9 @@ def _lines(found: _Chain) -> list[str]:
         lines += [f"            {line}" for line in each.evidence]
         if each.command is not None:
             lines.append(f"            try: {each.command}")
-    if found.cause is None:
+    if found.cause is None and not found.is_certain:
+        lines.append("cause: not known, because not all brokers answered")
+    elif found.cause is None:
         lines.append("nothing holds it up, as far as brokers know")
     else:
         doubt = "" if found.is_certain else ", though not all was found out"
