@@ -9,6 +9,7 @@ too: they must cost the same, within 2%.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ from kafkaesque.cli.broker_ports import unused_ports
 
 READY_S = 60.0
 TIMEOUT_S = 120.0
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _FILE = """\
 [broker]
 id = 1
@@ -123,7 +125,11 @@ def run(ways: Sequence[Way], rounds: int, megabytes: int, sizes: Sequence[int]) 
         first = [cpu for _, cpu in ways[0].costs[what]]
         for way in ways:
             walls = [wall for wall, _ in way.costs[what]]
-            ratios = [a / b for a, (_, b) in zip(first, way.costs[what], strict=True)]
+            # A round that is shorter than a tick of the processor's clock has cost a tick.
+            ratios = [
+                max(a, _TICK_S) / max(b, _TICK_S)
+                for a, (_, b) in zip(first, way.costs[what], strict=True)
+            ]
             rates = [wall / own for (wall, _), own in
                      zip(ways[0].costs[what], walls, strict=True)]  # fmt: skip
             print(

@@ -12,6 +12,8 @@ sys.path.insert(0, str(ROOT / "src"))
 from kafkaesque.admin.metric_table import (  # noqa: E402
     GROUPS_MAX,
     PARTITIONS_MAX,
+    QUEUES_ASKED_MAX,
+    QUEUES_MAX,
     SECTIONS,
     TOPICS_MAX,
     Section,
@@ -52,6 +54,9 @@ broker's file to another port, or to 0 for none. The port listens on the broker'
 | `kafkaesque_disk_free_bytes / kafkaesque_disk_total_bytes < 0.15` | a disk fills up |
 | `kafkaesque_broker_failed > 0` | a broker has stopped using its disk after an error |
 | `kafkaesque_group_lag_messages`, for your important groups | consumers fall behind |
+| `kafkaesque_queue_oldest_seconds`, for your important queues | consumers fall behind, \
+or fail at a message |
+| `increase(kafkaesque_queues_dead_letters_total[10m]) > 0` | consumers give messages up |
 
 [operations.md](operations.md) says what to do about each. In a rolling restart, wait for
 `kafkaesque cluster wait --in-sync` before you restart the next broker; it also checks
@@ -64,6 +69,8 @@ broker's file to another port, or to 0 for none. The port listens on the broker'
 | `/metrics` | the metrics below, in Prometheus's text format |
 | `/metrics?topic=orders` | also the partitions of this topic; up to {TOPICS_MAX} topics in one \
 request |
+| `/metrics?queue=mails` | also this queue, if it is led here; up to \
+{QUEUES_ASKED_MAX} queues, those of another virtual host with `&vhost=NAME` |
 | `/health/live` | 200, or 503 if only a restart of the broker helps |
 | `/health/ready` | 200, or 503 with one line for each reason: not registered, turned away by \
 other brokers, a controller that has lost its disk, metadata not caught up, no controller known, \
@@ -80,12 +87,16 @@ recovered; `?topic=orders` selects a topic |
 
 ## About the numbers
 
-- Counters start at 0 when a broker starts.
+- Counters start at 0 when a broker starts; those of single queues when the queue is made, and
+  they go on with the queue's next leader.
 - Histograms of times are in seconds, with buckets from
   {LATENCY_BOUNDS_S[0] * 1000:g} ms to {LATENCY_BOUNDS_S[-1]:g} s.
 - The number of label values is bounded, whatever clients do. Groups: only the {GROUPS_MAX} that
-  are furthest behind. Partitions: only those of requested topics, at most {PARTITIONS_MAX:,} of
-  each topic. Clients are never labels.
+  are furthest behind. Queues: only the {QUEUES_MAX} led by a broker that have the oldest
+  messages, and requested ones. Partitions: only those of requested topics, at most
+  {PARTITIONS_MAX:,} of each topic. Clients are never labels.
+- A queue is counted by the leader of its log. Sum over brokers for the whole cluster. Share groups
+  are not counted as queues.
 - Metrics are cheap: counting costs a few additions per request. Values that depend on all
   partitions are computed only for a request, in small steps between other work.
 """

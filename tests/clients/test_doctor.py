@@ -149,6 +149,24 @@ def test_a_lagging_group_is_named(patient: Patient, topic: str) -> None:
     assert "no members" in found["cause"]
 
 
+def test_queues_that_nobody_serves_are_named(patient: Patient) -> None:
+    def queue(*words: str) -> None:
+        command = [*KAFKAESQUE, "queue", *words, "-b", patient.cluster.bootstrap_servers]
+        subprocess.run(command, check=True, capture_output=True)
+
+    queue("create", "nowhere")
+    queue("create", "mails", "--config", "dead.letter.queue=nowhere")
+    queue("delete", "nowhere", "--yes")
+    queue("put", "mails", "hello")
+    try:
+        found = patient.examine("--lag", "0")[1]
+        assert found["queue-without-consumers"]["names"] == ["mails"]
+        assert found["dead-letter-target-missing"]["names"] == ["mails"]
+        assert "queue-without-consumers" not in patient.examine()[1]
+    finally:
+        queue("delete", "mails", "--yes")
+
+
 def test_a_killed_broker_is_named_with_what_it_leaves(patient: Patient, topic: str) -> None:
     broker = patient.cluster.broker(3)
     broker.signal(signal.SIGKILL)

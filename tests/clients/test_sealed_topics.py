@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.clients.kafka_helpers import Sent, TopicMaker, consume, consume_all, produce, unique
@@ -321,37 +321,185 @@ def read_at(servers: str, topic: str, offset: int) -> bytes | None:
         consumer.close()
 
 
+def content(servers: str, topic: str) -> list[str]:
+    return sorted(
+        repr((each.partition(), each.timestamp(), each.key(), each.value(), each.headers()))
+        for each in consume_all(servers, topic)
+    )
+
+
 def test_old_batches_get_a_new_key_by_a_copy_of_the_topic(cluster: SealingCluster) -> None:
-    """As docs/security.md has it: keys, values, times and partitions are those of before."""
     servers = cluster.bootstrap_servers
     make = TopicMaker(servers)
-    old, new = (make(partitions=3, encryption="aes256-gcm") for _ in range(2))
+    old = make(partitions=3, encryption="aes256-gcm", max_message_bytes="5000000")
+    copy = unique("copy")
     sent = [
-        Sent(key=b"%d" % number, value=b"%d %s" % (number, HIDDEN), timestamp_ms=1_000 + number)
+        Sent(
+            key=b"%d" % number,
+            value=None if number == 7 else b"%d %s" % (number, HIDDEN),
+            timestamp_ms=1_000 + number,
+            headers=[("a", b"1"), ("a", b"\xff"), ("b", None)],
+        )
         for number in range(60)
     ]
-    produce(servers, old, sent, compression_type="none")
-
-    def run(*words: str, text: str = "") -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "kafkaesque.cli.app", *words, "-b", servers],
-            input=text, capture_output=True, text=True, check=False, timeout=DEADLINE_S,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def content(topic: str) -> list[tuple[object, ...]]:
-        found = consume_all(servers, topic)
-        return sorted(
-            (each.partition(), each.key(), each.value(), each.timestamp()) for each in found
-        )
-
-    before = content(old)
-    assert len(before) == 60
-    lines = run("consume", old, "--from-beginning", "--until-end", "--json")
-    run("publish", new, "--format", "json", "--keep-partitions", text=lines)
-    assert content(new) == before
-    run("topic", "delete", old, "--yes")
-    listed = run("key", "list")
-    assert (old in listed, new in listed) == (False, True)
+    produce(servers, old, sent)
+    large = 2_000_000 * b"L"
+    produce(servers, old, [large], message_max_bytes=5_000_000)
+    produce_in_transaction(servers, old, unique("copied"))
+    before = content(servers, old)
+    assert len(before) == 62
+    assert "copied 62 messages" in run_key(cluster, "reseal", old, copy)
+    assert content(servers, copy) == before
+    # What has come since is copied by another run, and nothing twice.
+    produce(servers, old, [Sent(value=b"late", partition=1)])
+    assert "copied 1 message" in run_key(cluster, "reseal", old, copy)
+    assert "copied 0 messages" in run_key(cluster, "reseal", old, copy)
+    assert content(servers, copy) == content(servers, old)
+    options = run(cluster, "config", "describe", "--topic", copy)
+    assert "max.message.bytes\t5000000\ttopic" in options
+    run(cluster, "topic", "delete", old, "--yes")
+    listed = run_key(cluster, "list")
+    assert (old in listed, copy in listed) == (False, True)
     assert files_with(cluster, HIDDEN) == []
+
+
+def run(cluster: SealingCluster, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkaesque.cli.app", *words, "-b", cluster.bootstrap_servers],
+        capture_output=True, text=True, check=False, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_copy_that_is_killed_goes_on_and_copies_nothing_twice(cluster: SealingCluster) -> None:
+    servers = cluster.bootstrap_servers
+    old, copy = TopicMaker(servers)(partitions=3, encryption="aes256-gcm"), unique("copy")
+    produce(servers, old, [b"%d" % number for number in range(40_000)])
+    command = [sys.executable, "-m", "kafkaesque.cli.app", "key", "reseal", old, copy]
+    command += ["--bootstrap-server", servers]
+    was_cut = False
+    for _ in range(3):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            copied = ends_of(servers, copy)
+            eventually(
+                lambda: ends_of(servers, copy) > copied or process.poll() is not None,  # noqa: B023
+                "something is copied",
+            )
+            process.kill()
+            was_cut |= process.wait() != 0
+    assert was_cut
+    assert run_key(cluster, "reseal", old, copy).startswith("0 ")
+    assert values(copy, cluster) == sorted(b"%d" % number for number in range(40_000))
+
+
+def ends_of(servers: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": unique("ends"), "log_level": 0})
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+            for number in range(3)
+        )
+    except KafkaException:
+        return 0
+    finally:
+        consumer.close()
+
+
+def test_what_is_no_copy_is_not_written_to(cluster: SealingCluster) -> None:
+    servers = cluster.bootstrap_servers
+    make = TopicMaker(servers)
+    old, used = (make(partitions=1, encryption="aes256-gcm") for _ in range(2))
+    plain, wide = make(partitions=1), make(partitions=2, encryption="aes256-gcm")
+    produce(servers, old, [b"one"])
+    produce(servers, used, [b"another"])
+    for copy, why in (
+        (used, f"{used} holds messages, and is no copy of {old}"),
+        (plain, f"{plain} is not encrypted"),
+        (wide, "has 2 partitions, not 1"),
+        (old, "a topic cannot be its own copy"),
+    ):
+        refused = run_key(cluster, "reseal", old, copy)
+        assert refused[0] in "12", refused
+        assert why in refused, refused
+    assert f"{plain} is not encrypted" in run_key(cluster, "reseal", plain, unique("x"))
+    assert "does not exist" in run_key(cluster, "reseal", unique("none"), unique("x"))
+    assert values(used, cluster) == [b"another"]
+
+
+WITHIN = {"internal.topics.encryption": "aes256-gcm", "audit.events": "change"}
+
+
+def produce_in_transaction(servers: str, topic: str, transactional_id: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": transactional_id})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"in a transaction")
+    producer.commit_transaction(DEADLINE_S)
+
+
+def test_topics_of_the_brokers_are_sealed(tmp_path: Path) -> None:
+    cluster = SealingCluster(3, directory=tmp_path, options=WITHIN)
+    group, transactional_id = "a-group-that-nobody-reads", "an-id-that-nobody-reads"
+    with cluster:
+        servers = cluster.bootstrap_servers
+        topic = TopicMaker(servers)(partitions=1)
+        produce_in_transaction(servers, topic, transactional_id)
+
+        def committed() -> int:
+            consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+            try:
+                (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+                return int(found.offset)
+            finally:
+                consumer.close()
+
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+        consumer.close()
+        assert committed() == 1
+        rotate_brokers(cluster)
+        assert committed() == 1
+        produce_in_transaction(servers, topic, transactional_id)
+        assert run_key(cluster, "rotate", "__consumer_offsets").startswith("0 ")
+        refused = run_key(cluster, "shred", "__consumer_offsets", "1", "--yes")
+        assert "__consumer_offsets is an internal topic" in refused
+        for secret in (group, transactional_id, '"operation":"create"'):
+            assert files_with(cluster, secret.encode()) == [], secret
+        eventually(lambda: files_of_audit(cluster) != [], "the audit log")
+        for broker in cluster.brokers:
+            broker.stop()
+        check_offline(files_of_audit(cluster)[0].parent.parent)
+
+
+def check_offline(data: Path) -> None:
+    """Verify the audit log of a stopped broker, which only its keeper's file opens."""
+    audit = [sys.executable, "-m", "kafkaesque.cli.app", "audit", "verify", str(data)]
+
+    def verify(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*audit, *words], capture_output=True, text=True, check=False)
+
+    assert "the audit log is sealed" in verify().stderr
+    opened = verify("--keeper-file", str(data.parent / "keeper.keys"))
+    assert "nothing was altered or removed" in opened.stdout, opened.stderr
+
+
+def files_of_audit(cluster: SealingCluster) -> list[Path]:
+    found = [
+        path
+        for broker in cluster.brokers
+        for path in sorted((broker.log_path.parent / "data").glob("__audit-0/*.log"))
+    ]
+    return [path for path in found if path.stat().st_size]
+
+
+def test_a_broker_that_would_seal_without_a_keeper_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(
+        f'[broker]\nid = 1\ndata = "{tmp_path}/data"\n'
+        '[options]\n"internal.topics.encryption" = "aes256-gcm"\n'
+    )
+    command = [sys.executable, "-m", "kafkaesque.server", "--config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert done.returncode != 0
+    assert "internal.topics.encryption needs key.keeper.file" in done.stderr

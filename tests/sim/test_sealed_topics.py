@@ -1,11 +1,14 @@
 """Encrypted topics while things go wrong: nothing is lost, and no write to a disk can be read."""
 
 import re
+from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.coordinators.table_host import TableHost
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import HEADER_BYTES
 from kafkaesque.model.sealed_batch import BatchSealer
@@ -35,13 +38,19 @@ class Writes:
         #: Sealed batches by what makes their key and nonce, with the bytes that follow.
         self.nonces: dict[bytes, bytes] = {}
         self.is_repeated = False
-        write_at, seal = SimFile.write_at, BatchSealer.seal
+        #: What coordinators have put into brokers' topics of late, and which writes hold it.
+        self.of_coordinators = 0
+        self._recent: deque[bytes] = deque(maxlen=400)
+        self.readable_within: list[str] = []
+        write_at, seal, append = SimFile.write_at, BatchSealer.seal, TableHost.append
 
         def written(file: SimFile, position: int, buffers: Sequence[Buffer]) -> int:
             data = b"".join(buffers)
             self.count += 1
             if VALUE.search(data):
                 self.readable.append(file.path)
+            if any(each in data for each in self._recent):
+                self.readable_within.append(file.path)
             return write_at(file, position, buffers)
 
         def sealed(sealer: BatchSealer, batch: Buffer, header: object) -> object:
@@ -52,6 +61,14 @@ class Writes:
             self.nonces[name] = bytes(made[0])
             return made
 
+        def appended(host: Any, token: Any, records: Any, *options: Any) -> None:
+            texts = [text for each in records for text in (each.key, each.value) if text]
+            # Shorter ones are found by chance.
+            self._recent.extend(text for text in texts if len(text) >= 12)
+            self.of_coordinators += len(texts)
+            append(host, token, records, *options)
+
+        monkeypatch.setattr(TableHost, "append", appended)
         monkeypatch.setattr(SimFile, "write_at", written)
         monkeypatch.setattr(BatchSealer, "seal", sealed)
 
@@ -72,12 +89,20 @@ def test_nothing_is_lost_and_nothing_is_readable(
     assert len(writes.nonces) > 100
     assert not writes.is_repeated, "no two batches have one key and one nonce"
     assert not writes.readable
+    if "text" not in activities:
+        assert writes.of_coordinators > 20
+    assert not writes.readable_within
 
 
 def test_what_is_not_encrypted_would_have_been_found(monkeypatch: pytest.MonkeyPatch) -> None:
     writes = Writes(monkeypatch)
-    report = run_seed(1, SimOptions(kinds=("kill",), duration_ms=2_000))
+    activities = ("commits", "transactions")
+    report = run_seed(1, SimOptions(activities=activities, kinds=("kill",), duration_ms=2_000))
     assert report.ok
+    within = writes.readable_within
+    assert any(path.startswith("__consumer_offsets-") for path in within)
+    assert any(path.startswith("__transaction_state-") for path in within)
+    assert any(not path.startswith("__") for path in within), "the write-ahead log"
     assert any(path.startswith("events-") for path in writes.readable)
     assert any(not path.startswith("events-") for path in writes.readable), "the write-ahead log"
 

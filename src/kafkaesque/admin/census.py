@@ -3,11 +3,36 @@
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
-from kafkaesque.admin.metric_table import GROUPS_MAX
+from kafkaesque.admin.metric_table import GROUPS_MAX, QUEUES_MAX
 from kafkaesque.admin.turns import walk
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.queues import LedQueue
 from kafkaesque.broker.partitions.partition import Partition
+
+#: Where messages are, by what `QueueCounts` calls their numbers.
+PLACES: Final = {
+    "ready": "ready",
+    "delayed": "delayed",
+    "in-flight": "in_flight",
+    "parked": "parked",
+    "moving": "moving",
+}
+
+
+@dataclass(slots=True)
+class QueueCensus:
+    """What queues have whose logs are led here."""
+
+    led: int = 0
+    #: Of the whole cluster, logs of queues without a leader.
+    leaderless: int = 0
+    log_bytes: int = 0
+    #: By the place where they are.
+    messages: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PLACES, 0))
+    #: Those with the oldest messages, the oldest first.
+    oldest: list[LedQueue] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -24,6 +49,7 @@ class Census:
     partitions_elsewhere: int = 0
     #: The groups that are furthest behind, with by how many messages.
     lags: list[tuple[int, str]] = field(default_factory=list)
+    queues: QueueCensus = field(default_factory=QueueCensus)
 
 
 def take_census(doors: Doors, on_done: Callable[[Census], None]) -> None:
@@ -44,6 +70,7 @@ def _count(doors: Doors, census: Census) -> Iterator[None]:
                 _count_partition(partition, census)
         yield
     yield from _count_groups(doors, census)
+    yield from _count_queues(doors, census.queues)
 
 
 def _count_partition(partition: Partition, census: Census) -> None:
@@ -83,6 +110,30 @@ def _count_groups(doors: Doors, census: Census) -> Iterator[None]:
             if is_known:
                 _keep(lags, (lag, group))
     census.lags = sorted(lags, reverse=True)
+
+
+def _count_queues(doors: Doors, census: QueueCensus) -> Iterator[None]:
+    for state in doors.queues.all():
+        for part in state.partitions:
+            census.leaderless += doors.cluster.leaders.leader(part.group) is None
+            yield
+    oldest: list[tuple[int, int, LedQueue]] = []
+    for number, found in enumerate(doors.queues.led_here()):
+        yield
+        census.led += 1
+        if found is None:
+            continue
+        counts = found.counts
+        census.log_bytes += counts.log_bytes
+        for place, name in PLACES.items():
+            census.messages[place] += getattr(counts, name)
+        if counts.oldest_ms:
+            entry = (-counts.oldest_ms, number, found)
+            if len(oldest) < QUEUES_MAX:
+                heapq.heappush(oldest, entry)
+            else:
+                heapq.heappushpop(oldest, entry)
+    census.oldest = [found for _, _, found in sorted(oldest, reverse=True)]
 
 
 def _keep(lags: list[tuple[int, str]], found: tuple[int, str]) -> None:

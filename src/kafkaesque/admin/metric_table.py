@@ -1,8 +1,8 @@
 """Every metric of `/metrics`: its name, type, labels and meaning; docs/metrics.md is made of it.
 
 Names end in their unit, and counters in `_total`, as Prometheus has it. What stands here once keeps
-its name and meaning. Labels take few values: APIs, error codes, brokers; groups up to a bound, and
-topics only where they are asked for by name. Clients never are one.
+its name and meaning. Labels take few values: APIs, error codes, brokers; groups and queues up to a
+bound, and topics only where they are asked for by name. Clients never are one.
 """
 
 from dataclasses import dataclass
@@ -37,6 +37,10 @@ class Section:
 
 #: Groups with a lag of their own: those that are furthest behind.
 GROUPS_MAX = 100
+#: Queues with numbers of their own: those whose oldest messages are the oldest.
+QUEUES_MAX = 100
+#: Queues that one request may ask for by name.
+QUEUES_ASKED_MAX = 20
 #: Topics that one request may ask for, and partitions of them that are answered.
 TOPICS_MAX = 20
 PARTITIONS_MAX = 2_000
@@ -295,6 +299,93 @@ TRANSACTION_OLDEST = _gauge(
     "Age of the oldest open transaction that this broker coordinates; 0 if there is none.",
 )
 
+QUEUES = _gauge("queues", "Queues of the whole cluster, as this broker knows.")
+QUEUES_LED = _gauge(
+    "queues_led",
+    "Logs of queues that this broker leads. A queue has one; a queue over a topic has as many as "
+    "the topic has partitions.",
+)
+QUEUES_LEADERLESS = _gauge(
+    "queues_leaderless", "Logs of queues of the whole cluster without a leader, as far as known."
+)
+QUEUES_PLACES = _gauge(
+    "queues_messages",
+    "Messages of all queues led here, by where they are: ready, delayed, in-flight, parked or "
+    "moving.",
+    "place",
+)
+QUEUES_BYTES = _gauge("queues_log_bytes", "Bytes in the logs of all queues led here.")
+QUEUES_ARRIVED = _counter("queues_arrived", "Messages that came into queues led here.")
+QUEUES_ATTEMPTS = _counter(
+    "queues_attempts", "Messages that queues led here gave to consumers, again ones included."
+)
+QUEUES_REDELIVERIES = _counter(
+    "queues_redeliveries",
+    "Messages that queues led here gave to consumers, not for the first time.",
+)
+QUEUES_SETTLED = _counter("queues_settled", "Messages that consumers have acknowledged here.")
+QUEUES_DEAD_LETTERS = _counter(
+    "queues_dead_letters",
+    "Messages that queues led here gave up and moved to their dead-letter targets, by why: "
+    "expired, too_long, rejected or attempts.",
+    "reason",
+)
+QUEUES_PARKED = _counter(
+    "queues_parked",
+    "Messages that queues led here gave up and keep, because they have no dead-letter target.",
+    "reason",
+)
+QUEUES_REDRIVEN = _counter("queues_redriven", "Messages that queues led here moved on request.")
+QUEUES_DROPPED = _counter(
+    "queues_dropped",
+    "Messages that are gone from queues led here though nobody has acknowledged them, by why: "
+    "expired, too_long, purged, rejected or attempts.",
+    "reason",
+)
+
+_ONE_QUEUE = ("vhost", "queue", "partition")
+QUEUE_READY = _gauge("queue_ready_messages", "Messages that can be taken.", *_ONE_QUEUE)
+QUEUE_DELAYED = _gauge("queue_delayed_messages", "Messages that wait for their time.", *_ONE_QUEUE)
+QUEUE_IN_FLIGHT = _gauge("queue_in_flight_messages", "Messages that consumers have.", *_ONE_QUEUE)
+QUEUE_PARKED = _gauge(
+    "queue_parked_messages", "Messages that were given up and are kept here.", *_ONE_QUEUE
+)
+QUEUE_MOVING = _gauge(
+    "queue_moving_messages", "Messages on their way to another queue or topic.", *_ONE_QUEUE
+)
+QUEUE_CONSUMERS = _gauge("queue_consumers", "Consumers that are attached.", *_ONE_QUEUE)
+QUEUE_UNWANTED = _gauge(
+    "queue_unwanted_seconds",
+    "For how long nobody has asked for messages, as far as this leader knows.",
+    *_ONE_QUEUE,
+)
+QUEUE_OLDEST = _gauge(
+    "queue_oldest_seconds",
+    "Age of the oldest message that is not done with; 0 if there is none.",
+    *_ONE_QUEUE,
+)
+QUEUE_HEAD_FAILURES = _gauge(
+    "queue_head_failures", "Attempts at this oldest message that have failed.", *_ONE_QUEUE
+)
+QUEUE_BYTES = _gauge("queue_log_bytes", "Bytes in the queue's log.", *_ONE_QUEUE)
+QUEUE_HOLDER = _gauge(
+    "queue_log_holder",
+    "Always 1; the label says what the log is kept from: message (the oldest that is not done "
+    "with), snapshot (of the queue's state), or nothing.",
+    *_ONE_QUEUE,
+    "holder",
+)
+QUEUE_ARRIVED = _counter(
+    "queue_arrived", "Messages that have come since the queue was made.", *_ONE_QUEUE
+)
+QUEUE_REMOVED = _counter(
+    "queue_removed",
+    "Messages that are gone since the queue was made, by why: settled, expired, too_long, purged, "
+    "rejected, attempts or redriven. Dead letters count as gone when their target has them.",
+    *_ONE_QUEUE,
+    "reason",
+)
+
 LOOP_LAG = _histogram(
     "loop_lag_seconds",
     "How late a timer fires, measured four times a second: it shows how busy the event loop is.",
@@ -436,6 +527,42 @@ SECTIONS = (
             TRANSACTIONAL_IDS,
             TRANSACTIONS_OPEN,
             TRANSACTION_OLDEST,
+        ),
+    ),
+    Section(
+        title="Queues",
+        metrics=(
+            QUEUES,
+            QUEUES_LED,
+            QUEUES_LEADERLESS,
+            QUEUES_PLACES,
+            QUEUES_BYTES,
+            QUEUES_ARRIVED,
+            QUEUES_ATTEMPTS,
+            QUEUES_REDELIVERIES,
+            QUEUES_SETTLED,
+            QUEUES_DEAD_LETTERS,
+            QUEUES_PARKED,
+            QUEUES_REDRIVEN,
+            QUEUES_DROPPED,
+        ),
+    ),
+    Section(
+        title="Single queues: those led here with the oldest messages, and requested ones",
+        metrics=(
+            QUEUE_READY,
+            QUEUE_DELAYED,
+            QUEUE_IN_FLIGHT,
+            QUEUE_PARKED,
+            QUEUE_MOVING,
+            QUEUE_CONSUMERS,
+            QUEUE_UNWANTED,
+            QUEUE_OLDEST,
+            QUEUE_HEAD_FAILURES,
+            QUEUE_BYTES,
+            QUEUE_HOLDER,
+            QUEUE_ARRIVED,
+            QUEUE_REMOVED,
         ),
     ),
     Section(

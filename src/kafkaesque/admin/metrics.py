@@ -13,7 +13,10 @@ from kafkaesque.admin.exposition import CONTENT_TYPE, Sheet
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.http import Answer, Request, Respond, text_answer
 from kafkaesque.admin.process_facts import ProcessFacts
+from kafkaesque.admin.queue_metrics import write_queues, write_single_queues
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.queues import LedQueue
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.histogram import Histogram
@@ -46,6 +49,10 @@ class MetricsPage:
         if len(topics) > table.TOPICS_MAX:
             respond(text_answer(400, f"at most {table.TOPICS_MAX} topics may be asked for at once"))
             return
+        if len(request.query.get("queue", ())) > table.QUEUES_ASKED_MAX:
+            most = table.QUEUES_ASKED_MAX
+            respond(text_answer(400, f"at most {most} queues may be asked for at once"))
+            return
         self._waiting.append((request, respond))
         if len(self._waiting) == 1:
             take_census(self._doors, self._on_counted)
@@ -61,10 +68,22 @@ class MetricsPage:
             self._write_replication(sheet, census)
             self._write_storage(sheet, census)
             self._write_groups(sheet, census)
+            write_queues(sheet, self._doors, census.queues)
+            asked = self._asked_queues(request)
+            write_single_queues(sheet, self._doors, [*census.queues.oldest, *asked])
             self._write_process(sheet)
             for topic in request.query.get("topic", ()):
                 self._write_topic(sheet, topic)
             respond(Answer(status=200, body=sheet.write(), content_type=CONTENT_TYPE))
+
+    def _asked_queues(self, request: Request) -> list[LedQueue]:
+        """Return the parts led here of queues that were asked for, all of one virtual host."""
+        vhost = next(iter(request.query.get("vhost", ())), DEFAULT_VHOST)
+        return [
+            found
+            for name in request.query.get("queue", ())
+            for found in self._doors.queues.led_of(QueueName(vhost, name))
+        ]
 
     def _write_broker(self, sheet: Sheet) -> None:
         doors = self._doors

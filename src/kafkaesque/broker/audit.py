@@ -6,7 +6,7 @@ where something is allowed: only refusals, log-ins, changes and use of keys are 
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -21,7 +21,6 @@ from kafkaesque.access.audit import (
 from kafkaesque.access.audit_trail import AuditTrail
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal
-from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.env.clock import Clock
 
 #: Stands in the option for all kinds where somebody has to log in, and else for none.
@@ -43,6 +42,22 @@ def operation_word(operation: Operation) -> str:
 def resource_word(resource_type: ResourceType) -> str:
     """Return a resource type as rules are written."""
     return resource_type.name.lower().replace("_", "-")
+
+
+class AuditedClient(Protocol):
+    """Who has logged in, and where it has come from."""
+
+    @property
+    def principal(self) -> str:
+        """Its name in rules."""
+
+    @property
+    def host(self) -> str:
+        """Its address."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that it came by."""
 
 
 class Audit:
@@ -109,7 +124,7 @@ class Audit:
 
     def change_of_data(
         self,
-        client: OnBehalfOf | None,
+        client: AuditedClient | None,
         change: DataChange,
         resource_type: ResourceType,
         name: str,

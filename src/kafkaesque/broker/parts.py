@@ -44,6 +44,7 @@ from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
+from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
@@ -169,7 +170,7 @@ class BrokerParts:
             node=self.node,
             store=self.store,
             peers=self.peers,
-            config=replace(config.raft, in_sync_lag_ticks=self._lag_ticks()),
+            config=replace(config.raft, in_sync_lag_ticks=self.config.lag_ticks),
             tick_ms=config.tick_ms,
             on_leadership=lambda replica: self.leader_reports.on_leadership(replica),
             on_failed=self._on_disk_failed,
@@ -270,8 +271,9 @@ class BrokerParts:
             partitions=self.partitions,
             batch_checks=self.batch_checks,
         )
-        self.schemas = SchemaLog(clock, self.metadata, self.controller_client, self.forwarder)
-        self.batch_checks.bind(self.schemas)
+        self.schemas = self.batch_checks.bind(
+            SchemaLog(clock, self.metadata, self.controller_client, self.forwarder, self.options)
+        )
 
     def _make_tables(self) -> None:
         services = TableServices(
@@ -360,6 +362,7 @@ class BrokerParts:
             replication_factor=int(option("audit.topic.replication.factor")),
             retention_ms=int(option("audit.retention.ms")),
             retention_bytes=int(option("audit.retention.bytes")),
+            encryption=str(option(INTERNAL_ENCRYPTION)),
             report=self.reports.error,
         )
 
@@ -596,6 +599,7 @@ class BrokerParts:
                 clock=self.env.clock,
                 metadata=self.metadata,
                 calls=self.queue_calls,
+                hosts=self.queue_hosts,
             ),
             access=self._make_access(),
             keys=self.topic_keys,
@@ -661,10 +665,6 @@ class BrokerParts:
 
     def _new_topic_id(self) -> TopicId:
         return TopicId(self.env.dice.unique_bytes(16))
-
-    def _lag_ticks(self) -> int:
-        lag_ms = int(self.config.option("replica.lag.time.max.ms"))
-        return max(1, lag_ms // self.config.tick_ms)
 
     def _on_disk_failed(self, error: Exception) -> None:
         raise NotImplementedError

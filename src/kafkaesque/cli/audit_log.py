@@ -1,7 +1,7 @@
 """Reads the audit log: from a cluster, or from a broker's directory."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.model.buffers import Buffer
+    from kafkaesque.storage.offline import DumpedBatch
 
 TOPIC: Final = "__audit"
 _READ: Final = on_topic("read", TOPIC)
@@ -128,12 +130,13 @@ class ClusterLog:
 class DirectoryLog:
     """The audit log as it lies in the directory of a broker that has a replica of it."""
 
-    def __init__(self, directory: Path) -> None:
-        """Look for it.
+    def __init__(self, directory: Path, keeper_file: Path | None = None) -> None:
+        """Look for it; the keeper's file opens what is sealed.
 
         Raises:
-            CommandFailed: there is none.
+            CommandFailed: there is none, or the file is none of a key keeper.
         """
+        self._keeper_file = keeper_file
         self._disk = read_only_disk(directory)
         names = self._disk.list_dir(PARTITION) if self._disk.exists(PARTITION) else []
         self._segments = sorted(each for each in names if each.endswith(".log"))
@@ -146,14 +149,42 @@ class DirectoryLog:
         """Return all records that are in the segments.
 
         Raises:
-            CommandFailed: a segment is damaged.
+            CommandFailed: a segment is damaged, or sealed and cannot be opened.
         """
         from kafkaesque.model.records import decode_batch
         from kafkaesque.storage.offline import Finding, dump_segment
 
+        opened = self._opener()
         for segment in self._segments:
             for item in dump_segment(self._disk, f"{PARTITION}/{segment}"):
                 if isinstance(item, Finding):
                     raise CommandFailed(str(item), hint="kafkaesque log verify DIR")
-                for record in decode_batch(item.data, _DECOMPRESSED_BYTES_MAX):
+                for record in decode_batch(opened(item), _DECOMPRESSED_BYTES_MAX):
                     yield Written(record.offset, record.key, record.value)
+
+    def _opener(self) -> "Callable[[DumpedBatch], Buffer]":
+        """Return what gives a batch in the clear."""
+        from kafkaesque.cli.sealed_records import SealedRecords
+        from kafkaesque.model.sealed_batch import key_version
+        from kafkaesque.storage.directory import read_partition_metadata
+
+        sealed = None
+        if self._keeper_file is not None:
+            sealed = SealedRecords(self._disk, self._keeper_file)
+        identity = read_partition_metadata(self._disk, PARTITION)
+
+        def opened(batch: "DumpedBatch") -> "Buffer":
+            if not batch.header.is_sealed:
+                return batch.data
+            if sealed is None:
+                raise CommandFailed(
+                    "the audit log is sealed",
+                    hint="--keeper-file FILE, key.keeper.file of the broker",
+                )
+            version = key_version(batch.data, batch.header._replace(at=0))
+            found = sealed.open(identity, batch, version)
+            if isinstance(found, str):
+                raise CommandFailed(found)
+            return found
+
+        return opened

@@ -246,6 +246,24 @@ def list_queues(bootstrap: str, *, with_counts: bool = False) -> Sequence[Descri
     return found
 
 
+def describe_all(
+    bootstrap: str, queues: Sequence[DescribedQueue], *, timeout_ms: int
+) -> Sequence[DescribedQueue]:
+    """Return queues with their counts; with an error those whose leaders do not answer in time.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    if not queues:
+        return []
+    names = [AskedQueue(each.vhost, each.queue) for each in queues]
+    request = DescribeQueuesRequest(names, True, timeout_ms)
+    found: Sequence[DescribedQueue] = _ask(
+        Queue(bootstrap, "", "*"), ApiKey.DESCRIBE_QUEUES, request
+    ).queues
+    return found
+
+
 def describe(queue: Queue) -> DescribedQueue:
     """Return one queue; without counts, and with an error, where its leader does not answer.
 

@@ -19,8 +19,10 @@ from kafkaesque.queues.engine import Engine
 from kafkaesque.queues.policy import Overflow
 from kafkaesque.queues.replay import arrive, replay, undo
 from kafkaesque.queues.requests import Admission, Browsed, Effect, Request
+from kafkaesque.queues.runs import length_of
 from kafkaesque.queues.snapshot import live_in, read_state, write_state
 from kafkaesque.queues.state import State, Undo
+from kafkaesque.queues.tally import Tally
 from kafkaesque.tables.log_table import Instant
 from kafkaesque.tables.replicated import ReplicatedTable
 
@@ -33,12 +35,18 @@ _ZERO = Offset(0)
 class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     """See the module, and `kafkaesque.tables.replicated` for how it is driven."""
 
-    __slots__ = ("_context", "_decided", "_engine", "_has_own_log", "state")
+    __slots__ = ("_context", "_decided", "_engine", "has_own_log", "state", "tally")
 
     def __init__(
-        self, number: int, start_offset: Offset = _ZERO, *, has_own_log: bool = True
+        self,
+        number: int,
+        start_offset: Offset = _ZERO,
+        *,
+        has_own_log: bool = True,
+        tally: Tally | None = None,
     ) -> None:
-        self._has_own_log = has_own_log
+        self.has_own_log = has_own_log
+        self.tally = Tally() if tally is None else tally
         self._decided: Decision | None = None
         super().__init__(number, start_offset)
 
@@ -100,12 +108,14 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         undo(changes)
 
     def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> Undo | None:
-        if not self._has_own_log:
+        if not self.has_own_log:
             return None
         # The queue's time may be ahead of the clock that stamped the batch: a message is no older.
-        changes = arrive(self.state, arrival_of(header, data, base_offset, self.wall_ms))
+        arrival = arrival_of(header, data, base_offset, self.wall_ms)
+        changes = arrive(self.state, arrival)
         if self._engine is not None:
             self._engine.has_arrivals = True
+            self.tally.arrived += length_of(arrival.runs)
         return changes
 
     def _write_state(self) -> bytes:
@@ -116,17 +126,17 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
 
     @property
     def _floor(self) -> Offset | None:
-        if not self._has_own_log:
+        if not self.has_own_log:
             return None
         first = self.state.live.first()
         return None if first is None else Offset(first)
 
     @property
     def _may_have_holes(self) -> bool:
-        return self._has_own_log
+        return self.has_own_log
 
     def _live_in(self, state: bytes) -> OffsetRanges | None:
-        return live_in(state) if self._has_own_log else None
+        return live_in(state) if self.has_own_log else None
 
     def _decide(self, request: Request) -> None:
         self._leading_engine().handle(request)
@@ -151,7 +161,9 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     def _log(self, decision: Decision) -> None:
         # It is applied within the call: there is no need to read what was just written.
         self._decided = decision
+        before = self.tally.on_deciding(self.state, decision)
         self.log(write_decision(decision))
+        self.tally.on_decided(self.state, decision, before)
 
     def _leading_engine(self) -> Engine:
         if self._engine is None:

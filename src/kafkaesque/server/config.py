@@ -17,6 +17,7 @@ from kafkaesque.access.principals import USER_PREFIX, Principal, read_principal
 from kafkaesque.access.secret import Secret
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.listeners import Listener, LogInBy, check_access
+from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION, NONE
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.membership.seal import Keyring
@@ -357,6 +358,7 @@ def _make(
         first_controllers = _controllers(controllers, node, peer_address)
     others = _read_others(values, faults)
     keeper_keys = _keeper_keys(str(values["key.keeper.file"]), faults)
+    faults += _unsealable(parsed_options, has_keeper=bool(values["key.keeper.file"]))
     oauth = _oauth(values, broker, faults)
     with _gathered(faults):
         check_access(listeners, has_secret=bool(values["cluster.secret.file"]))
@@ -393,6 +395,11 @@ def _make(
         tls=tuple(all_tls),
         oauth=oauth,
     )
+
+
+def _unsealable(options: Mapping[str, OptionValue], *, has_keeper: bool) -> Iterator[str]:
+    if options.get(INTERNAL_ENCRYPTION, NONE) != NONE and not has_keeper:
+        yield f"{INTERNAL_ENCRYPTION} needs key.keeper.file: nothing is sealed without a key"
 
 
 def _oauth(

@@ -53,6 +53,8 @@ SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
 SECURED: Final = "secured"
 SECRET: Final = b"only for the simulator"
+#: Where clients' topics are encrypted, the brokers' own are, too.
+_SEALED_WITHIN: Final = {"internal.topics.encryption": "aes256-gcm"}
 #: Wraps the keys of encrypted topics.
 KEEPER_KEY: Final = Secret(b"only for the simulator, 32 bytes")
 #: A broker that cannot start, or whose disk failed, is started again by its operator after this.
@@ -339,6 +341,8 @@ class SimCluster:
             options |= _COMPACTION
         if {"exactly-once", "lock"} & set(self.options.activities):
             options |= _SHORT_SESSIONS
+        if self.options.is_encrypted:
+            options |= _SEALED_WITHIN
         return BrokerConfig(
             node=self._id(name),
             cluster_id="sim",

@@ -111,7 +111,7 @@ class SimOptions:
     #: A group that has lost its majority is recovered after this long.
     session_timeout_ms: int = 9_000
     write_caching: bool = False
-    #: Clients' topics are encrypted at rest.
+    #: Topics of clients and of brokers are encrypted at rest.
     is_encrypted: bool = False
     activities: tuple[str, ...] = ()
     #: With "namesakes": clocks go right, so that it is known whose an offset is (ADR 22).

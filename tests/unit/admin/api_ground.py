@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import h11
@@ -14,8 +14,18 @@ from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.hosts import CHANGE_HEADER
 from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.doors.queues import NewMessage as NewQueueMessage
 from kafkaesque.broker.listeners import ADMIN, default_listener
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
+from kafkaesque.broker.requests.queue_commands import CreateQueue, QueueResult
+from kafkaesque.broker.requests.queue_requests import (
+    AnyQueueRequest,
+    AskQueue,
+    PutResult,
+    QueueCounts,
+)
 from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
@@ -26,6 +36,8 @@ from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
 from kafkaesque.sim.cluster import KAFKA_PORT, SimCluster
 from kafkaesque.sim.env import Machine, World
+
+T = TypeVar("T")
 
 PORT = 8080
 CHANGE = {CHANGE_HEADER: "1"}
@@ -202,6 +214,42 @@ class ApiGround:
         doors.topics.when_led(name, 10_000, lambda: led.append(None))
         self.run_until(lambda: bool(led))
 
+    def create_queue(self, name: str, **options: str) -> QueueState:
+        """Create a queue and wait until it has a leader."""
+        done: list[object] = []
+        doors = self.cluster.brokers["b1"].doors
+        given = {key.replace("_", "."): value for key, value in options.items()}
+        doors.cluster.submit(CreateQueue(vhost="/", name=name, options=given), 10_000, done.append)
+        self.run_until(lambda: bool(done))
+        assert isinstance(done[0], QueueResult), done
+        counts = self.ask_queue(name, AskQueue, QueueCounts)
+        assert isinstance(counts, QueueCounts), counts
+        return doors.queues.find(QueueName("/", name))
+
+    def put(self, queue: str, *values: str) -> None:
+        """Put messages into a queue."""
+        done: list[object] = []
+        queues = self.cluster.brokers["b1"].doors.queues
+        messages = [NewQueueMessage(each.encode()) for each in values]
+        log_id = queues.find(QueueName("/", queue)).topic_id
+        queues.put(log_id, messages, 10_000, done.append)
+        self.run_until(lambda: bool(done))
+        assert isinstance(done[0], PutResult), done
+
+    def ask_queue(
+        self, queue: str, kind: Callable[..., AnyQueueRequest], result: type[T], **fields: Any
+    ) -> T:
+        """Ask a queue's leader; it has to answer."""
+        done: list[T | RequestRefused] = []
+        queues = self.cluster.brokers["b1"].doors.queues
+        self.run_until(lambda: QueueName("/", queue) in queues_of(self.cluster))
+        request = kind(log_id=queues.find(QueueName("/", queue)).topic_id, **fields)
+        queues.ask(request, result, 10_000, done.append)
+        self.run_until(lambda: bool(done))
+        (answer,) = done
+        assert not isinstance(answer, RequestRefused), answer
+        return answer
+
     def publish(self, topic: str, partition: int, *records: Record) -> int:
         """Append records; return the first one's offset."""
         done: list[object] = []
@@ -224,6 +272,11 @@ class ApiGround:
         self.world.machines[name].kill()
         peers = self.cluster.brokers["b1"].peers
         self.run_until(lambda: not peers.is_alive(node))
+
+
+def queues_of(cluster: SimCluster) -> Mapping[QueueName, QueueState]:
+    """Return the queues that the first broker knows."""
+    return cluster.brokers["b1"].doors.cluster.state.queues
 
 
 def text(value: str | bytes, key: bytes | None = None, at_ms: int = 1_790_000_000_000) -> Record:

@@ -437,7 +437,7 @@ def test_every_check_copes_with_a_broker_that_says_nothing() -> None:
     silent = BrokerFacts(id=2, address="h:2", problem="connection refused")
     found = replace(facts(), brokers=[broker(1), silent, broker(3)])
     assert [each.check for each in diagnose(found, Limits())] == ["broker-down"]
-    assert len(CHECKS) == 15
+    assert len(CHECKS) == 16
 
 
 def test_a_metrics_page_is_read() -> None:

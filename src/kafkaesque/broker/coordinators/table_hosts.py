@@ -22,8 +22,10 @@ from kafkaesque.broker.coordinators.table_host import (
     WorkT,
 )
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.internal_topics import sealing_of_internal_topics
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.records import GroupConfigChanged, TopicDeleted
+from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.replication.leader_waits import LeaderWaits
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -131,6 +133,9 @@ class TableHosts(Generic[TableT, RequestT, NoticeT, ResultT, WorkT]):
             configs={
                 "cleanup.policy": "compact",
                 "segment.bytes": str(self._options.get(kind.segment_bytes_option)),
+                **sealing_of_internal_topics(
+                    self._options.get(INTERNAL_ENCRYPTION), self._metadata.state
+                ),
             },
         )
 

@@ -1,17 +1,19 @@
 """Queues of the cluster, from any broker: messages for one worker each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import OWN_VHOST_MARK, QueueName
 from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.queues.hosts import QueueHosts
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     ConsumerName,
     PutMessages,
     PutResult,
+    QueueCounts,
 )
 from kafkaesque.env.clock import Clock
 from kafkaesque.model import message_headers as names
@@ -21,6 +23,7 @@ from kafkaesque.model.ids import NodeId, TopicId
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.records import Record
 from kafkaesque.queues import arrival
+from kafkaesque.queues.tally import Tally
 
 ResultT = TypeVar("ResultT")
 
@@ -43,13 +46,21 @@ class NewMessage(NamedTuple):
     identity: bytes = b""
 
 
+class LedQueue(NamedTuple):
+    """A part of a queue that this broker leads; a queue over a topic has several."""
+
+    queue: QueueState
+    partition: int
+    counts: QueueCounts
+
+
 class Queues:
     """Outcomes: a result says that what was asked is committed, a refusal that nothing was done.
 
     `RequestTimedOut` says that nobody knows. Callbacks come once, maybe at once.
     """
 
-    __slots__ = ("_calls", "_clock", "_incarnation", "_metadata", "_node", "_number")
+    __slots__ = ("_calls", "_clock", "_hosts", "_incarnation", "_metadata", "_node", "_number")
 
     def __init__(
         self,
@@ -59,12 +70,14 @@ class Queues:
         clock: Clock,
         metadata: MetadataView,
         calls: QueueCalls,
+        hosts: QueueHosts,
     ) -> None:
         self._node = node
         self._incarnation = incarnation
         self._clock = clock
         self._metadata = metadata
         self._calls = calls
+        self._hosts = hosts
         self._number = 0
 
     def find(self, name: QueueName) -> QueueState:
@@ -73,15 +86,42 @@ class Queues:
         Raises:
             UnknownQueue: there is none of the name.
         """
-        if name.vhost.startswith(OWN_VHOST_MARK):
+        if _is_own(name.vhost):
             raise UnknownQueue(f"queue {name} does not exist")
         return self._metadata.state.queue(name)
 
     def all(self) -> list[QueueState]:
         """Return all queues that clients have made, by virtual host and name."""
         queues = self._metadata.state.queues
-        own = [name for name in queues if not name.vhost.startswith(OWN_VHOST_MARK)]
+        own = [name for name in queues if not _is_own(name.vhost)]
         return [queues[name] for name in sorted(own)]
+
+    def led_here(self) -> Iterator[LedQueue | None]:
+        """Return the parts of queues that this broker leads, with what they have, one by one.
+
+        None: one that begins to be served here. Share groups are no queues here.
+        """
+        for found, partition, counts in self._hosts.led():
+            yield None if counts is None else LedQueue(found, partition, counts)
+
+    def led_of(self, name: QueueName) -> list[LedQueue]:
+        """Return the parts of one queue that this broker leads; none if there is no such queue."""
+        queue = self._metadata.state.queues.get(name)
+        if queue is None or _is_own(name.vhost):
+            return []
+        parts = self._hosts.led_of(queue)
+        return [LedQueue(found, number, counts) for found, number, counts in parts if counts]
+
+    @property
+    def count(self) -> int:
+        """How many queues clients have made in the whole cluster, as far as this broker knows."""
+        hosts = self._metadata.state.queues_by_vhost
+        return sum(len(each) for vhost, each in hosts.items() if not _is_own(vhost))
+
+    @property
+    def tally(self) -> Tally:
+        """What queues have done since this broker's start, while it led them."""
+        return self._hosts.tally
 
     def new_consumer(self) -> ConsumerName:
         """Return a name for a consumer that is connected with this broker."""
@@ -115,6 +155,10 @@ class Queues:
     ) -> None:
         """Ask the leader of a queue's log; see `queue_requests` for what there is."""
         self._calls.ask(request, result_type, timeout_ms, on_done)
+
+
+def _is_own(vhost: str) -> bool:
+    return vhost.startswith(OWN_VHOST_MARK)
 
 
 def _headers_of(message: NewMessage) -> Headers:

@@ -11,6 +11,7 @@ from kafkaesque.access.delegation_tokens import ended_tokens
 from kafkaesque.access.errors import TokenExpired
 from kafkaesque.access.records import AnyAccessRecord, CredentialRemoved
 from kafkaesque.access.rules import Rule
+from kafkaesque.access.sealed import topic_of_key
 from kafkaesque.access.second_factor import FactorUse, RecoveryUse, TotpUse
 from kafkaesque.access.sessions import plan_session
 from kafkaesque.access.state import AccessState
@@ -18,6 +19,7 @@ from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.feature_planner import check_may_change_access
 from kafkaesque.broker.metadata.features import LEVEL_WITH_ACCESS, METADATA
 from kafkaesque.broker.metadata.records import AccessChanged, FeatureLevelChanged
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.broker.requests.access_commands import (
     AccessCommand,
     AddRules,
@@ -36,6 +38,8 @@ from kafkaesque.broker.requests.access_commands import (
     UseTotpStep,
 )
 from kafkaesque.broker.requests.commands import RegisterBroker
+from kafkaesque.model.errors import InvalidRequest
+from kafkaesque.model.ids import TopicId
 
 #: Delegation tokens that are over and go when the next one is made.
 ENDED_REMOVED_MAX: Final = 100
@@ -51,6 +55,8 @@ def plan_access(
         RequestRefused: see `access.planner`.
     """
     check_may_change_access(state)
+    if isinstance(command, RemoveKey):
+        _check_shreddable(state, command.name)
     removed: tuple[Rule, ...] = ()
     if isinstance(command, RemoveRules):
         removed, records = planner.plan_filtered_removal(state.access, command.wanted)
@@ -62,6 +68,16 @@ def plan_access(
     else:
         records = _plan(state.access, command)
     return [AccessChanged(change=each) for each in records], removed
+
+
+def _check_shreddable(state: ClusterState, key: str) -> None:
+    topic_id = topic_of_key(key)
+    topic = None if topic_id is None else state.topics_by_id.get(TopicId(topic_id))
+    if topic is not None and topic.name in INTERNAL_TOPICS:
+        raise InvalidRequest(
+            f"{topic.name} is an internal topic: what an old version of its key has sealed is "
+            "needed, and nobody can make it unreadable"
+        )
 
 
 def _plan(state: AccessState, command: AccessCommand) -> list[AnyAccessRecord]:

@@ -67,7 +67,6 @@ from kafkaesque.broker.metadata.recovery_planner import (
 )
 from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
-    INTERNAL_TOPICS,
     SCHEMAS_TOPIC,
     TABLE_TOPICS,
     check_topic_name,
@@ -474,8 +473,6 @@ def _check_encryption(
     wanted = after.get(ENCRYPTION, NONE)
     if wanted in (NONE, before.get(ENCRYPTION)):
         return
-    if name in INTERNAL_TOPICS:
-        raise InvalidConfig(f"{name} is an internal topic, and cannot be encrypted")
     check_may_encrypt(state)
 
 

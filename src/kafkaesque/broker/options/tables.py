@@ -9,7 +9,10 @@ from kafkaesque.broker.options.absent import absent_broker_option, absent_topic_
 from kafkaesque.broker.options.audit import AUDIT_OPTIONS
 from kafkaesque.broker.options.cleaner import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
 from kafkaesque.broker.options.compression import TOPIC_COMPRESSION_OPTIONS
-from kafkaesque.broker.options.encryption import TOPIC_ENCRYPTION_OPTIONS
+from kafkaesque.broker.options.encryption import (
+    BROKER_ENCRYPTION_OPTIONS,
+    TOPIC_ENCRYPTION_OPTIONS,
+)
 from kafkaesque.broker.options.kafka import KAFKA_OPTIONS
 from kafkaesque.broker.options.log import BROKER_UNIT_OPTIONS, TOPIC_LOG_OPTIONS, UNITS
 from kafkaesque.broker.options.replication import (
@@ -195,6 +198,7 @@ BROKER_OPTIONS = OptionTable(
     "broker",
     [
         *AUDIT_OPTIONS,
+        *BROKER_ENCRYPTION_OPTIONS,
         Option(
             name="auto.create.topics.enable",
             type=BOOLEAN,

@@ -6,6 +6,7 @@ from kafkaesque.broker.partitions.batch_reader import BatchReader
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import Record, decode_batch
 
@@ -31,7 +32,11 @@ class LogReader(BatchReader):
             position=partition.log_start_offset,
             end=end,
             on_batch=lambda header, data: on_batch(
-                header, decode_batch(data, DECOMPRESSED_BYTES_MAX)
+                header, decode_batch(self._in_clear(header, data), DECOMPRESSED_BYTES_MAX)
             ),
             on_done=on_done,
         )
+        self._sealing = partition.sealing
+
+    def _in_clear(self, header: BatchHeader, data: Buffer) -> Buffer:
+        return self._sealing.open_one(data) if header.is_sealed else data

@@ -9,7 +9,7 @@ loop, as a `LongCheck` is.
 """
 
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from kafkaesque.broker.options.schemas import validated_subjects
 from kafkaesque.broker.partitions.batch_checks import (
@@ -56,6 +56,9 @@ class KnownSchemas(Protocol):
         """Read the log to its end, and call."""
 
 
+KnownT = TypeVar("KnownT", bound=KnownSchemas)
+
+
 class SchemaCheck(LongCheck):
     """What is left to do before a batch may be appended: find its schemas, then what comes next."""
 
@@ -84,9 +87,10 @@ class ProduceChecks(BatchChecks):
         super().__init__(disk, clock)
         self._known: KnownSchemas | None = None
 
-    def bind(self, known: KnownSchemas) -> None:
-        """Ask for schemas there."""
+    def bind(self, known: KnownT) -> KnownT:
+        """Ask for schemas there from now on; return it."""
         self._known = known
+        return known
 
     def append(
         self, partition: Partition, records: Records, checked: LongCheck | None, append: Append

@@ -62,7 +62,11 @@ class CursorHost(QueueHost):
         self._settings: ShareSettings | None = None
 
     def _make_table(self, number: int) -> QueueTable:
-        self.queue = QueueTable(number, has_own_log=False)
+        found = self._found()
+        is_shared = found is not None and share_group_of(found.queue) is not None
+        # Share groups are not counted among the queues that clients have made.
+        tally = None if is_shared else self._parts.tally
+        self.queue = QueueTable(number, has_own_log=False, tally=tally)
         return self.queue
 
     @property
@@ -115,6 +119,7 @@ class CursorHost(QueueHost):
     # -- reading ahead
 
     def on_wanted(self) -> None:
+        super().on_wanted()
         self._is_wanted = True
         self._go_on()
 

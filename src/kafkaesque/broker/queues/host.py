@@ -34,6 +34,7 @@ from kafkaesque.queues import requests as r
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.state import Undo
 from kafkaesque.queues.table import QueueTable
+from kafkaesque.queues.tally import Tally
 from kafkaesque.tables.log_table import Instant, RequestToken
 
 #: Of the table on its partition. Logs have it: it never changes.
@@ -60,6 +61,8 @@ class HostParts:
     on_move: Callable[["QueueHost", r.Move], None]
     #: Told when a queue's log has grown, or may have become shorter.
     on_changed: Callable[["QueueHost"], None]
+    #: Counts what clients' queues do while they are led here.
+    tally: Tally
 
 
 class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
@@ -74,14 +77,16 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
             not_leader=_NOT_LEADER,
             over_bound=_OVER_BOUND,
         )
-        super().__init__(kind, parts.clock)
         self.state = state
+        self._parts = parts
+        super().__init__(kind, parts.clock)
         self.bodies = Bodies(self._locate)
         #: Attached here since this broker leads; who is gone is detached.
         self.consumers: dict[ConsumerName, None] = {}
         #: Leaderships of this broker: what was begun in an earlier one is void.
         self.leadership = 0
-        self._parts = parts
+        #: When somebody last asked for messages, or this broker began to lead.
+        self.wanted_ms = parts.clock.now_ms()
         self._token = 0
         #: The queue's options as they were read last, and the policy that they are.
         self._options: Mapping[str, str] | None = None
@@ -91,7 +96,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self._is_configuring = False
 
     def _make_table(self, number: int) -> QueueTable:
-        self.queue = QueueTable(number)
+        self.queue = QueueTable(number, tally=self._parts.tally)
         return self.queue
 
     def _locate(self, offset: int, on_read: OnRead) -> None:
@@ -160,6 +165,14 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
 
     def on_wanted(self) -> None:
         """Somebody wants messages."""
+        self.wanted_ms = self._parts.clock.now_ms()
+
+    @property
+    def unwanted_ms(self) -> int:
+        """For how long nobody has asked for messages, as far as this leader knows."""
+        if self.queue.is_waited_for:
+            return 0
+        return self._parts.clock.now_ms() - self.wanted_ms
 
     def ask_engine(self, request: r.Request, on_answer: OnAnswer) -> None:
         """Bring a request to the engine, under the policy that the queue's options say.
@@ -229,6 +242,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
 
     def on_following(self) -> None:
         self.leadership += 1
+        self.wanted_ms = self._parts.clock.now_ms()
         self.consumers = {}
         super().on_following()
 

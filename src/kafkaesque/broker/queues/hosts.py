@@ -1,10 +1,11 @@
 """All queues whose logs are on this broker."""
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, TypeVar
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
+from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
@@ -12,15 +13,21 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.queues import leader
+from kafkaesque.broker.queues.counting import count
 from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.broker.queues.host import HostParts, QueueHost
-from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, ConsumerName
+from kafkaesque.broker.requests.queue_requests import (
+    AnyQueueRequest,
+    ConsumerName,
+    QueueCounts,
+)
 from kafkaesque.broker.requests.retries import OnOutcome
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import InvalidRequest, NotLeader, RequestRefused
 from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
 from kafkaesque.queues import requests as r
+from kafkaesque.queues.tally import Tally
 
 #: How often logs are looked at that may give something up, and consumers that may be gone.
 SWEEP_MS: Final = 1_000
@@ -28,6 +35,15 @@ SWEEP_MS: Final = 1_000
 LOST_MS: Final = 10_000
 
 ResultT = TypeVar("ResultT")
+
+
+class Led(NamedTuple):
+    """A part of a queue that this broker leads; a queue over a topic has several."""
+
+    queue: QueueState
+    partition: int
+    #: None: it begins to be served here.
+    counts: QueueCounts | None
 
 
 class QueueHosts:
@@ -56,6 +72,8 @@ class QueueHosts:
         #: Logs that have grown since they were looked at.
         self._changed: dict[QueueHost, None] = {}
         self._swept_ms = clock.now_ms()
+        #: What clients' queues have done here since the broker's start.
+        self.tally: Final = Tally()
         #: Appends dead letters; there once all parts are.
         self.on_move: Callable[[QueueHost, r.Move], None] = _expect_no_move
         self._parts = HostParts(
@@ -67,6 +85,7 @@ class QueueHosts:
             checks=checks,
             on_move=lambda host, move: self.on_move(host, move),
             on_changed=self._note_changed,
+            tally=self.tally,
         )
         partitions.table_kinds.append(self)
 
@@ -118,6 +137,31 @@ class QueueHosts:
                 on_done(InvalidRequest(f"{type(request).__name__} is not answered so"))
 
         self.serve(request, on_served)
+
+    def led(self) -> Iterator[Led]:
+        """Return the parts of queues that are led here, with what is there; not share groups'.
+
+        What changes meanwhile may be seen or not.
+        """
+        queues = self._metadata.state.queues_by_log
+        for topic_id, number in list(self._hosts):
+            found = queues.get(topic_id)
+            if found is not None and share_group_of(found.queue) is None:
+                yield from self._led(found, number)
+
+    def led_of(self, queue: QueueState) -> list[Led]:
+        """Return the parts of a queue that are led here, with what is there."""
+        return [each for part in queue.partitions for each in self._led(queue, part.partition)]
+
+    def _led(self, queue: QueueState, number: int) -> list[Led]:
+        host = self._hosts.get((queue.topic_id, number))
+        partition = None if host is None else self._partitions.get(host.state.group)
+        if host is None or partition is None or not partition.is_leader:
+            return []
+        try:
+            return [Led(queue, number, count(host))]
+        except RequestRefused:
+            return [Led(queue, number, None)]
 
     # -- every now and then
 

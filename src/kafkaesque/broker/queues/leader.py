@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.queues.bodies import Found
+from kafkaesque.broker.queues.counting import count, place_name
 from kafkaesque.broker.queues.host import HostParts, QueueHost, refusal_of
 from kafkaesque.broker.queues.putting import Moving, Putting
 from kafkaesque.broker.requests import queue_requests as q
@@ -10,7 +11,6 @@ from kafkaesque.broker.requests.commands import Done
 from kafkaesque.model.errors import InvalidRequest, RequestRefused, RequestTimedOut
 from kafkaesque.model.records import Record
 from kafkaesque.queues import requests as r
-from kafkaesque.queues.decisions import Reason
 from kafkaesque.queues.state import Place
 
 #: Messages that one answer has.
@@ -52,7 +52,7 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             seek = r.Seek(token=host.new_token(), offset=request.offset)
             host.ask_engine(seek, _told(on_done, _done))
         case q.AskQueue():
-            on_done(_count(host))
+            on_done(count(host))
         case _:
             asked, answer = _engine_request(host, request)
             host.ask_engine(asked, _told(on_done, answer))
@@ -246,31 +246,8 @@ def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
 def _peeked(browsed: r.Browsed, record: Record) -> q.PeekedMessage:
     failures = browsed.failures - (browsed.place is Place.IN_FLIGHT)
     return q.PeekedMessage(
-        place=browsed.place.name.lower().replace("_", "-"),
+        place=place_name(browsed.place),
         not_before_ms=browsed.not_before_ms,
         not_after_ms=browsed.not_after_ms,
         message=_message(record, browsed.attempts, max(0, failures)),
-    )
-
-
-def _count(host: QueueHost) -> q.QueueCounts:
-    partition, state = host.partition(), host.queue.state
-    first = state.live.first()
-    return q.QueueCounts(
-        ready=state.ready_count,
-        delayed=state.delayed.count,
-        in_flight=state.flight_count,
-        parked=state.parked.count,
-        moving=len(state.moving),
-        consumers=host.queue.consumer_count,
-        floor=state.floor,
-        end=state.end,
-        has_begun=state.seek_count > 0,
-        oldest_ms=0 if first is None else state.ages.arrived_ms(first),
-        arrived=state.arrived_count,
-        removed={reason.name.lower(): state.removed[reason] for reason in Reason},
-        log_start=partition.log_start_offset,
-        log_end=partition.log.end_offset,
-        log_bytes=partition.log.size_bytes,
-        redriving_to=state.redrive_target,
     )

@@ -258,3 +258,14 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int
     #: The queue that messages are being moved to on request; empty: none.
     redriving_to: str = ""
+    #: When the newest came that the queue knows; 0: none has come.
+    newest_ms: int = 0
+    #: Of the oldest that lives: where it is, as `PeekedMessage` has it, and its failed attempts.
+    head_place: str = ""
+    head_failures: int = 0
+    #: What the log's start waits for: `message`, `snapshot`, or `nothing`.
+    held_by: str = "nothing"
+    #: The limit on what is in flight; 0: none.
+    in_flight_max: int = 0
+    #: For how long nobody has asked for messages, as far as this leader knows.
+    unwanted_ms: int = 0

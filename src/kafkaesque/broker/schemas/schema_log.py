@@ -17,7 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.internal_topics import sealing_of_internal_topics
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.topic_names import SCHEMAS_TOPIC
+from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION
 from kafkaesque.broker.requests.commands import EARLIEST, CreateTopic, FetchResult, ProduceResult
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.batch import scan_batches
@@ -132,6 +135,7 @@ class SchemaLog:
         "_is_reading",
         "_log",
         "_metadata",
+        "_options",
         "_position",
         "_read_next",
         "_read_now",
@@ -141,12 +145,18 @@ class SchemaLog:
     )
 
     def __init__(
-        self, clock: Clock, metadata: KnownMetadata, controller: Controller, log: Log
+        self,
+        clock: Clock,
+        metadata: KnownMetadata,
+        controller: Controller,
+        log: Log,
+        options: LiveOptions,
     ) -> None:
         self._clock: Final = clock
         self._metadata: Final = metadata
         self._controller: Final = controller
         self._log: Final = log
+        self._options: Final = options
         self.state = RegistryState()
         #: Of which topic the state is; made again it is another.
         self._topic_id: bytes | None = None
@@ -344,6 +354,9 @@ class SchemaLog:
             configs={
                 "cleanup.policy": "compact",
                 "max.message.bytes": str(MESSAGE_BYTES_MAX),
+                **sealing_of_internal_topics(
+                    self._options.get(INTERNAL_ENCRYPTION), self._metadata.state
+                ),
             },
         )
         self._controller.submit(command, CREATE_MS_MAX, lambda _: self._look_for_topic(0))

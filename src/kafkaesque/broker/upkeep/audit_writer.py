@@ -19,7 +19,9 @@ from kafkaesque.access.audit import AuditChain, AuditEvent, AuditKind
 from kafkaesque.access.audit_trail import AuditTrail
 from kafkaesque.access.audit_verifier import chain_name, write_head
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.internal_topics import sealing_of_internal_topics
 from kafkaesque.broker.metadata.topic_names import AUDIT_TOPIC
+from kafkaesque.broker.options.encryption import NONE
 from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
 from kafkaesque.broker.upkeep.audit_heads import AuditHeads, Fetch
 from kafkaesque.env.clock import Clock
@@ -94,6 +96,7 @@ class AuditWriter:
         replication_factor: int,
         retention_ms: int,
         retention_bytes: int,
+        encryption: str = NONE,
         report: Callable[[str], None],
     ) -> None:
         self._clock: Final = clock
@@ -104,6 +107,7 @@ class AuditWriter:
         self._replication_factor: Final = replication_factor
         self._retention_ms: Final = retention_ms
         self._retention_bytes: Final = retention_bytes
+        self._encryption: Final = encryption
         self._chain = AuditChain(broker=node, name=f"{incarnation:012x}")
         self._key: Final = chain_name(node, self._chain.name).encode()
         self._heads: Final = AuditHeads(AUDIT_PARTITION, fetch, report)
@@ -231,6 +235,7 @@ class AuditWriter:
                 "retention.ms": str(self._retention_ms),
                 "retention.bytes": str(self._retention_bytes),
                 "segment.bytes": str(SEGMENT_BYTES),
+                **sealing_of_internal_topics(self._encryption, self._metadata.state),
             },
         )
 

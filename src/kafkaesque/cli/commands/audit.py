@@ -105,6 +105,14 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="Compare with what an earlier --save has written."),
     ] = None,
+    keeper_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--keeper-file",
+            metavar="FILE",
+            help="With DIR, where the audit log is sealed: key.keeper.file of the broker.",
+        ),
+    ] = None,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
@@ -120,10 +128,12 @@ def verify(
     """
     known = None if against is None else _read_heads(against)
     check_output(save, "--save")
+    if keeper_file is not None and directory is None:
+        raise wrong_usage("--keeper-file is of no use without DIR", "the directory of a broker")
     if directory is not None:
         from kafkaesque.cli.audit_log import DirectoryLog
 
-        kept = DirectoryLog(_broker_directory(directory))
+        kept = DirectoryLog(_broker_directory(directory), keeper_file)
         verifier = _look_through(kept.start, kept.read())
     else:
         with _cluster_log(bootstrap) as log:

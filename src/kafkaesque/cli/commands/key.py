@@ -13,12 +13,12 @@ from kafkaesque.cli.arguments import (
     check_can_ask,
     new_app,
 )
-from kafkaesque.cli.screen import Screen, Table
+from kafkaesque.cli.screen import Screen, Table, counted
 
 if TYPE_CHECKING:
     from kafkaesque.cli.admin_pages import BrokerAddress
 
-app = new_app(help="Keys of encrypted topics: list, rotate, rewrap, shred.")
+app = new_app(help="Keys of encrypted topics: list, rotate, reseal, rewrap, shred.")
 
 _API: Final = "/api/v1"
 TopicArgument = Annotated[
@@ -84,6 +84,43 @@ def rotate(
       kafkaesque key rotate orders
     """
     _change("POST", f"/topics/{_quote(topic)}/keys", bootstrap, json=json)
+
+
+@app.command()
+def reseal(
+    topic: TopicArgument,
+    copy: Annotated[
+        str, typer.Argument(metavar="COPY", help="The name of the copy.", show_default=False)
+    ],
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Copy an encrypted topic, so that all of it is sealed by a new key; delete the old one then.
+
+    Keys, values, headers, times and partitions stay as they are; offsets begin at 0 again. The
+    command may be run again, after it was interrupted or to copy what has come since: each message
+    is copied once. It never deletes the old topic.
+
+    \b
+    Example:
+      kafkaesque key reseal payments payments-2
+    """
+    from kafkaesque.cli.arguments import wrong_usage
+    from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.topic_copy import TopicCopy
+
+    if topic == copy:
+        raise wrong_usage("a topic cannot be its own copy", f"kafkaesque key reseal {topic} NAME")
+    screen = Screen(json=json)
+    work = TopicCopy(Connection(bootstrap), topic, copy)
+    partitions = work.prepare()
+    with screen.progress(f"copying {topic}", None) as bar:
+        copied = work.run(partitions, bar.advance)
+    screen.done(
+        f"copied {counted(copied, 'message')} from {topic} to {copy}; when nobody uses {topic} any "
+        f"more: kafkaesque topic delete {topic}, which removes its keys, too",
+        {"topic": topic, "copy": copy, "copied": copied},
+    )
 
 
 @app.command()

@@ -15,6 +15,7 @@ from kafkaesque.cli.doctor.partition_checks import (
     check_recoveries,
     lost_partitions,
 )
+from kafkaesque.cli.doctor.queue_checks import check_queues
 from kafkaesque.cli.doctor.settings_checks import check_settings
 from kafkaesque.cli.moving_replicas import Moves
 from kafkaesque.cli.screen import counted
@@ -380,6 +381,7 @@ CHECKS: Sequence[Check] = (
     check_clocks,
     check_processes,
     check_groups,
+    check_queues,
     check_transactions,
     check_settings,
     check_access,

@@ -186,6 +186,45 @@ class GroupFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """A queue, as the leader of its log says."""
+
+    vhost: str
+    name: str
+    #: Negative: nobody leads.
+    leader: int
+    #: Those that are set.
+    options: Mapping[str, str] = field(default_factory=dict)
+    #: By the names that DescribeQueues has; empty: not known.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    #: How old the oldest message is that is not done with, and the newest that has come.
+    oldest_s: float | None = None
+    newest_s: float | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.vhost == "/" else f"{self.vhost}:{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """No other queue has it."""
+        return self.vhost, self.name
+
+    @property
+    def dead_letter_queue(self) -> str:
+        """Where its dead letters go; empty: to no queue."""
+        return self.options.get("dead.letter.queue", "")
+
+    @property
+    def waits(self) -> bool:
+        """Whether messages wait for a consumer."""
+        return self.of("ready") > 0
+
+    def of(self, count: str) -> int:
+        """Return a number; 0 if it is not known."""
+        return self.counts.get(count, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All of it."""
 
@@ -197,6 +236,7 @@ class Facts:
     #: Options in force, by topic.
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Sequence[GroupFacts] = ()
+    queues: Sequence[QueueFacts] = ()
     #: Partitions that were recovered; those that are being recovered come first.
     recoveries: Sequence[Recovery] = ()
     #: Whether there are, or may be, others of them.

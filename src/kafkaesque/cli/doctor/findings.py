@@ -46,6 +46,8 @@ class Limits:
     open_files_min: int = 4096
     #: A partition that is being recovered has a leader within seconds, if it gets one at all.
     recovery_s: float = 30.0
+    #: Dead letters that have come within so long are news.
+    dead_letter_s: float = 3600.0
 
 
 def named(names: Sequence[object]) -> str:

@@ -25,6 +25,7 @@ from kafkaesque.cli.doctor.facts import (
 )
 from kafkaesque.cli.doctor.findings import named
 from kafkaesque.cli.doctor.out_of_date import is_out_of_date
+from kafkaesque.cli.doctor.queue_probe import look_at_queues
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import Exchange, refusal_of
@@ -205,6 +206,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         brokers=brokers,
         topics=topics,
         groups=groups,
+        queues=look_at_queues(found, unseen),
         unseen=unseen,
         recoveries=() if recoveries is None else recoveries.recoveries,
         has_unseen_recoveries=recoveries is None or recoveries.count > len(recoveries.recoveries),

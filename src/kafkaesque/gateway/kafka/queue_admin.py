@@ -280,8 +280,10 @@ class _Counting:
             self._call.answer(DescribeQueuesResponse(queues=self._described))
 
 
-#: Of several partitions the one that is not 0 and least counts, or the greatest; else the sum.
-_LEAST, _GREATEST = ("oldest_ms",), ("consumers",)
+#: Of several partitions the one that is not 0 and least counts, or the least, or the greatest;
+#: else the sum.
+_EARLIEST, _LEAST = ("oldest_ms",), ("unwanted_ms", "head_delayed")
+_GREATEST = ("consumers", "newest_ms", "head_failures", "held_by_message")
 
 
 def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCount]:
@@ -291,8 +293,10 @@ def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCo
     known = {each.name: each.count for each in before}
     for each in more:
         both = known[each.name], each.count
-        if each.name in _LEAST:
+        if each.name in _EARLIEST:
             known[each.name] = min((one for one in both if one), default=0)
+        elif each.name in _LEAST:
+            known[each.name] = min(both)
         else:
             known[each.name] = max(both) if each.name in _GREATEST else sum(both)
     return [QueueCount(name, count) for name, count in known.items()]
@@ -311,6 +315,12 @@ def _counts(counts: q.QueueCounts) -> list[QueueCount]:
         "log_start",
         "log_end",
         "log_bytes",
+        "newest_ms",
+        "head_failures",
+        "in_flight_max",
+        "unwanted_ms",
     )
     shown = [QueueCount(name, getattr(counts, name)) for name in names]
+    shown.append(QueueCount("head_delayed", counts.head_place == "delayed"))
+    shown.append(QueueCount("held_by_message", counts.held_by == "message"))
     return shown + [QueueCount(f"removed_{why}", count) for why, count in counts.removed.items()]

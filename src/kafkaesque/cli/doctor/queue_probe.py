@@ -1,0 +1,63 @@
+"""Looks at queues: what they have, and since when; any broker asks their leaders."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from kafkaesque.cli.doctor.facts import Facts, QueueFacts
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.queue_requests import describe_all, list_queues
+from kafkaesque.protocols.kafka.messages.describe_queues_response import DescribedQueue
+
+#: Queues whose messages are counted; beyond them it takes too long.
+QUEUES_MAX: Final = 2_000
+#: Brokers look for a queue's leader for so long.
+LOOK_MS: Final = 3_000
+
+
+def look_at_queues(facts: Facts, unseen: list[str]) -> list[QueueFacts]:
+    """Return the queues that the user may see; of those without a leader, that they have none."""
+    if not facts.alive_addresses:
+        return []
+    bootstrap = facts.alive_addresses
+    try:
+        listed = list_queues(bootstrap)
+        led = [each for each in listed if each.leader_id >= 0]
+        counted = describe_all(bootstrap, led[:QUEUES_MAX], timeout_ms=LOOK_MS)
+    except CommandFailed as failure:
+        unseen.append(f"queues: {failure.message}")
+        return []
+    if len(led) > QUEUES_MAX:
+        unseen.append(f"messages of {len(led) - QUEUES_MAX} of {len(led)} queues: too many")
+    silent = [each.queue for each in counted if each.error_code]
+    if silent:
+        unseen.append(f"messages of {len(silent)} queues, {silent[0]} for one: no answer in time")
+    return facts_of(listed, counted, time.time() * 1000)
+
+
+def facts_of(
+    listed: Sequence[DescribedQueue], counted: Sequence[DescribedQueue], now_ms: float
+) -> list[QueueFacts]:
+    """Return queues with what is known of them."""
+    by_name = {(each.vhost, each.queue): each for each in counted if not each.error_code}
+    found = []
+    for each in listed:
+        known = by_name.get((each.vhost, each.queue))
+        counts = {} if known is None else {one.name: one.count for one in known.counts}
+        options = {one.name: one.value for one in each.options if one.is_set}
+        found.append(
+            QueueFacts(
+                vhost=each.vhost,
+                name=each.queue,
+                leader=each.leader_id,
+                options=options,
+                counts=counts,
+                oldest_s=_age_s(counts.get("oldest_ms", 0), now_ms),
+                newest_s=_age_s(counts.get("newest_ms", 0), now_ms),
+            )
+        )
+    return found
+
+
+def _age_s(came_ms: int, now_ms: float) -> float | None:
+    return max(0.0, (now_ms - came_ms) / 1000) if came_ms else None

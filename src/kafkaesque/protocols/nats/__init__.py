@@ -1,0 +1,1 @@
+"""NATS' client protocol: bytes to events and back."""

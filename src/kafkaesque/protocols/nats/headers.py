@@ -1,0 +1,69 @@
+"""Headers of messages: a first line with the version, then names and values."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+_VERSION: Final = b"NATS/1.0"
+_EOL: Final = b"\r\n"
+
+
+class Headers(NamedTuple):
+    """Headers, in their order; names may repeat."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+    #: Of messages by a server; None: it says nothing.
+    status: int | None = None
+    description: str = ""
+
+
+def no_responders(subject: str) -> bytes:
+    """Return what a requester is sent where nobody listens; see `ConnectOptions.no_responders`."""
+    return b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % _raw(subject)
+
+
+def read_headers(raw: bytes) -> Headers | None:
+    """Return what raw headers say; None if they are malformed, which brokers do not mind."""
+    first, eol, rest = raw.partition(_EOL)
+    if not eol or not first.startswith(_VERSION) or not rest.endswith(_EOL):
+        return None
+    status, description = None, ""
+    inline = _text(first[len(_VERSION) :]).strip()
+    if inline:
+        code, _, description = inline.partition(" ")
+        if not (code.isascii() and code.isdigit() and len(code) == 3):
+            return None
+        status = int(code)
+    pairs = []
+    lines = rest.removesuffix(_EOL)
+    for line in lines.removesuffix(_EOL).split(_EOL) if lines else ():
+        name, colon, value = line.partition(b":")
+        if not colon or not name:
+            return None
+        pairs.append((_text(name), _text(value).strip(" \t")))
+    return Headers(tuple(pairs), status, description.strip())
+
+
+def write_headers(headers: Headers) -> bytes:
+    """Return raw headers.
+
+    Raises:
+        ValueError: a name or value cannot be written.
+    """
+    first = _VERSION
+    if headers.status is not None:
+        first += f" {headers.status} {headers.description}".rstrip().encode()
+    lines = [first]
+    for name, value in headers.pairs:
+        if not name or any(each in name for each in ":\r\n") or "\r" in value or "\n" in value:
+            raise ValueError(f"{name!r} cannot be a header with this value")
+        lines.append(_raw(name) + b": " + _raw(value))
+    return b"".join((*(line + _EOL for line in lines), _EOL))
+
+
+def _text(raw: bytes) -> str:
+    return str(raw, "utf-8", "surrogateescape")
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
