@@ -514,6 +514,7 @@ export interface Topic {
   messages: number | null;
   bytes: number | null;
   under_replicated: number | null;
+  offsets: number | null;
   unknown: number;
 }
 

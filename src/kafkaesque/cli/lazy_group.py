@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "certs": "Certificates for TLS: init, issue, renew, revoke, show.",
     "cluster": "Look at a cluster, or wait until it is ready.",
     "doctor": "Say what is wrong with a cluster, why, and what helps.",
+    "top": "Show brokers, topics and groups, again and again.",
     "topic": "Create, list, describe, alter and delete topics.",
     "config": "Options and client quotas: list, describe, set, unset.",
     "publish": "Publish messages from arguments, files or standard input.",
