@@ -17,7 +17,7 @@ from kafkaesque.admin.metric_table import SECTIONS, Kind, Metric  # noqa: E402
 
 #: These are asked for by name, and in no answer otherwise.
 BY_NAME = ("topic", "queue")
-NAME = re.compile(r"kafkaesque_[a-z_]+")
+NAME = re.compile(r"(?:kafkaesque|process)_[a-z_]+")
 #: Panels beside one another, in Grafana's 24 columns.
 WIDTH, HEIGHT, COLUMNS = 8, 7, 24
 

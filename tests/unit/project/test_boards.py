@@ -8,7 +8,7 @@ from kafkaesque.admin.metric_table import SECTIONS, Kind
 
 MONITORING = Path(__file__).parents[3] / "docs" / "monitoring"
 METRICS = {each.name: each for section in SECTIONS for each in section.metrics}
-NAME = re.compile(r"kafkaesque_[a-z_]+")
+NAME = re.compile(r"(?:kafkaesque|process)_[a-z_]+")
 BY = re.compile(r"sum by \(([^)]*)\)")
 #: Prometheus gives these to each.
 OWN_LABELS = {"instance", "job", "le"}
