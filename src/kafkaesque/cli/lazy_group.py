@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "consume": "Print a topic's messages.",
     "queue": "Queues: create, describe, alter, put, get, peek, redrive.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
+    "context": "Clusters by name: create, list, use, delete.",
     "login": "Log in with a password and a code, for 12 hours.",
     "logout": "End the session of login.",
     "token": "Delegation tokens: create, list, renew, revoke.",
