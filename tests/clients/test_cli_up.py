@@ -48,6 +48,7 @@ class Up:
             "--sqs-port",
             "0",
             "--registry-port",
+            "--amqp-port",
             "0",
         ]
         self.bootstrap = f"127.0.0.1:{kafka}"

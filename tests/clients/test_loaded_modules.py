@@ -53,6 +53,8 @@ HEAVY = (
     "fastavro",
     "google.protobuf",
     "jsonschema",
+    "kafkaesque.gateway.amqp.gateway",
+    "kafkaesque.protocols.amqp.methods",
     "kafkaesque.runtime.tls_handshakes",
     "kafkaesque.server.certificate_watch",
     "kafkaesque.server.key_set_watch",

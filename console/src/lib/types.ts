@@ -159,6 +159,15 @@ export interface ControllersView {
   controllers: Controller[];
 }
 
+/** One time that a message was given up. */
+export interface DeathNote {
+  queue: string;
+  vhost: string;
+  reason: string;
+  attempts: number;
+  at: number;
+}
+
 /** What is wrong, as far as brokers know it themselves. */
 export interface DoctorView {
   as_of: number;
@@ -359,6 +368,14 @@ export interface NewMessage {
   encoding?: "base64" | "text";
 }
 
+/** A queue to be created; what is not given is the default. */
+export interface NewQueue {
+  name: string;
+  vhost?: string;
+  replication_factor?: number | null;
+  options?: Record<string, string>;
+}
+
 /** A topic to be created; what is not given is the brokers' default. */
 export interface NewTopic {
   name: string;
@@ -424,12 +441,133 @@ export interface Published {
   command: string;
 }
 
+/** A queue in a list; numbers are null where no leader has said them. */
+export interface Queue {
+  vhost: string;
+  name: string;
+  id: string;
+  created_at: number | null;
+  partitions: number;
+  replication_factor: number;
+  leader: number | null;
+  leaderless: number;
+  source: string | null;
+  dead_letters_to: string | null;
+  ready: number | null;
+  delayed: number | null;
+  in_flight: number | null;
+  parked: number | null;
+  moving: number | null;
+  consumers: number | null;
+  oldest_at: number | null;
+  bytes: number | null;
+  unknown: number;
+}
+
+/** Queues. */
+export interface QueueList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Queue[];
+}
+
+/** An option in force. */
+export interface QueueOption {
+  name: string;
+  value: string;
+  default: string;
+  is_own: boolean;
+  allowed: string;
+  doc: string;
+}
+
+/** All options of a queue. */
+export interface QueueOptions {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  vhost: string;
+  queue: string;
+  options: QueueOption[];
+}
+
+/** A partition of a queue; where `missing` says why, its leader has not answered. */
+export interface QueuePart {
+  partition: number;
+  leader: number | null;
+  replicas: number[];
+  missing: string | null;
+  ready: number;
+  delayed: number;
+  in_flight: number;
+  parked: number;
+  moving: number;
+  consumers: number;
+  oldest_at: number | null;
+  newest_at: number | null;
+  unwanted_ms: number;
+  in_flight_max: number;
+  head: number | null;
+  head_place: string;
+  head_failures: number;
+  held_by: string;
+  log_start: number;
+  log_end: number;
+  log_bytes: number;
+  arrived: number;
+  removed: Record<string, number>;
+  redriving_to: string | null;
+}
+
+/** One queue. */
+export interface QueueView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  queue: Queue;
+  parts: QueuePart[];
+}
+
+/** A message that is looked at and not taken. */
+export interface QueuedMessage {
+  partition: number;
+  offset: number;
+  place: string;
+  attempts: number;
+  failures: number;
+  timestamp: number;
+  not_before: number | null;
+  not_after: number | null;
+  key: Content;
+  value: Content;
+  headers: Header[];
+  deaths: DeathNote[];
+}
+
+/** Messages of one partition of a queue, oldest first. */
+export interface QueuedMessages {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  items: QueuedMessage[];
+  next: number | null;
+}
+
 /** Of the last seconds, per second. */
 export interface Rates {
   messages_in: number;
   bytes_in: number;
   bytes_out: number;
   requests: number;
+}
+
+/** Where messages are to go that wait or were given up. */
+export interface Redrive {
+  to?: string | null;
+  stop?: boolean;
 }
 
 /** Which messages are searched for; all that is given has to hold. */

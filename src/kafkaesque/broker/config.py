@@ -138,8 +138,8 @@ class BrokerConfig:
         return BROKER_OPTIONS.get(name).default if value is None else value
 
     @property
-    def lag_ticks(self) -> int:
-        """After so many ticks a replica that has not caught up is not in sync."""
+    def lag_ticks_max(self) -> int:
+        """So many ticks a replica may be behind and is in sync."""
         return max(1, int(self.option("replica.lag.time.max.ms")) // self.tick_ms)
 
     def option_values(self) -> dict[str, OptionValue]:

@@ -29,6 +29,7 @@ from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
+from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
@@ -170,7 +171,7 @@ class BrokerParts:
             node=self.node,
             store=self.store,
             peers=self.peers,
-            config=replace(config.raft, in_sync_lag_ticks=self.config.lag_ticks),
+            config=replace(config.raft, in_sync_lag_ticks=config.lag_ticks_max),
             tick_ms=config.tick_ms,
             on_leadership=lambda replica: self.leader_reports.on_leadership(replica),
             on_failed=self._on_disk_failed,
@@ -274,6 +275,7 @@ class BrokerParts:
         self.schemas = self.batch_checks.bind(
             SchemaLog(clock, self.metadata, self.controller_client, self.forwarder, self.options)
         )
+        self.publishing = Publishing(self.partitions, self.forwarder, self.batch_checks, self.store)
 
     def _make_tables(self) -> None:
         services = TableServices(
@@ -367,9 +369,10 @@ class BrokerParts:
         )
 
     def _make_queues(self) -> None:
+        clock = self.env.clock
         self.queue_hosts = QueueHosts(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             disk=self.env.disk,
             metadata=self.metadata,
             peers=self.peers,
@@ -380,19 +383,24 @@ class BrokerParts:
         )
         self.queue_calls = QueueCalls(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             caller=self.caller,
             metadata=self.metadata,
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
         mover = Mover(
-            clock=self.env.clock,
-            metadata=self.metadata,
-            calls=self.queue_calls,
-            forwarder=self.forwarder,
+            clock=clock, metadata=self.metadata, calls=self.queue_calls, forwarder=self.forwarder
         )
         self.queue_hosts.on_move = mover.move
+        self.queues = Queues(
+            node=self.node,
+            incarnation=self.incarnation,
+            clock=clock,
+            metadata=self.metadata,
+            calls=self.queue_calls,
+            hosts=self.queue_hosts,
+        )
 
     def _make_upkeep(self) -> None:
         clock, disk = self.env.clock, self.env.disk
@@ -570,12 +578,7 @@ class BrokerParts:
                 log_starts=self.log_starts,
                 elections=self.unclean_elections,
             ),
-            publishing=Publishing(
-                partitions=self.partitions,
-                forwarder=self.forwarder,
-                checks=self.batch_checks,
-                store=self.store,
-            ),
+            publishing=self.publishing,
             reading=Reading(
                 rack=config.rack,
                 clock=self.env.clock,
@@ -593,13 +596,9 @@ class BrokerParts:
             transactions=Transactions(
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
-            queues=Queues(
-                node=self.node,
-                incarnation=self.incarnation,
-                clock=self.env.clock,
-                metadata=self.metadata,
-                calls=self.queue_calls,
-                hosts=self.queue_hosts,
+            queues=self.queues,
+            exchanges=Exchanges(
+                env=self.env, cluster=self.cluster, queues=self.queues, publishing=self.publishing
             ),
             access=self._make_access(),
             keys=self.topic_keys,

@@ -404,6 +404,7 @@ class LocalCluster:
             "host": self._host,
             "kafka.port": ports.kafka,
             "sqs.port": ports.sqs,
+            "amqp.port": ports.amqp,
             "peer.port": ports.peer,
         }
         with_log_in = self.security is not None

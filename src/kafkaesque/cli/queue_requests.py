@@ -1,11 +1,10 @@
 """Queues as the APIs of ours have them; Kafka has none."""
 
 import difflib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.cli.exit_codes import FAILED, UNREACHABLE, WRONG_USAGE
@@ -14,7 +13,9 @@ from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.missing_rules import missing_rule, on_queue
 from kafkaesque.cli.troubles import CLOSED
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.dead_letters import Death, deaths_of
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -45,10 +46,6 @@ BYTES_MAX: Final = 1024 * 1024
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Messages that are asked for at a time.
 MESSAGES_MAX: Final = 1_000
-#: Where a message was before it came into a queue of dead letters, and why it left.
-DEATH: Final = "kafkaesque.death"
-#: Headers that say this to the broker are not the user's.
-OWN_PREFIX: Final = "kafkaesque."
 #: The place of a message that was refused because the queue is full.
 FULL: Final = -1
 
@@ -88,16 +85,6 @@ class Queue:
     name: str
 
 
-class Death(NamedTuple):
-    """One time that a message was given up."""
-
-    queue: str
-    vhost: str
-    reason: str
-    attempts: int
-    at_ms: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """A message of a queue."""
@@ -117,27 +104,12 @@ class Shown:
     @property
     def own_headers(self) -> Headers:
         """Those that its publisher gave."""
-        return tuple(each for each in self.headers if not each[0].startswith(OWN_PREFIX))
+        return tuple(each for each in self.headers if not each[0].startswith(PREFIX))
 
     @property
     def deaths(self) -> list[Death]:
         """How it came here, oldest first; what cannot be read is left out."""
-        found = (_read_death(value) for name, value in self.headers if name == DEATH)
-        return [each for each in found if each is not None]
-
-
-def _read_death(value: bytes | None) -> Death | None:
-    try:
-        said = json.loads(value or b"")
-        return Death(
-            str(said["queue"]),
-            str(said["vhost"]),
-            str(said["reason"]),
-            int(said["attempts"]),
-            int(said["at_ms"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        return None
+        return deaths_of(self.headers)
 
 
 def _ask(queue: Queue, api_key: ApiKey, request: Message, wait_ms: int = 0) -> Any:

@@ -58,6 +58,14 @@ class QueueNotAuthorized(NotAuthorized):
     """No rule allows it with the queue."""
 
 
+class ExchangeNotAuthorized(NotAuthorized):
+    """No rule allows it with the exchange."""
+
+
+class VhostNotAuthorized(NotAuthorized):
+    """No rule allows it with the virtual host."""
+
+
 class TokenNotAuthorized(NotAuthorized):
     """No rule allows it with this user's delegation tokens."""
 

@@ -13,6 +13,7 @@ from typing import Final
 from kafkaesque.access.sasl_mechanisms import MECHANISMS
 from kafkaesque.broker.listeners import (
     ADMIN,
+    AMQP,
     KAFKA,
     REGISTRY,
     SQS,
@@ -28,7 +29,14 @@ from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValu
 from kafkaesque.server.tls_settings import LISTENER_TLS_OPTIONS
 
 #: Every protocol that a broker speaks, with its port where none is set.
-PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080, SQS: 9324, REGISTRY: 8081}
+PORTS: Final[Mapping[str, int]] = {
+    KAFKA: 9092,
+    TEXT: 7070,
+    ADMIN: 8080,
+    SQS: 9324,
+    AMQP: 5672,
+    REGISTRY: 8081,
+}
 PORT_MAX: Final = 65_535
 LISTENERS_MAX: Final = 64
 
@@ -139,7 +147,7 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(host, port),
             f"{protocol}.port",
             AccessMode(str(values["access"]))
-            if protocol in (KAFKA, SQS, REGISTRY)
+            if protocol in (KAFKA, SQS, AMQP, REGISTRY)
             else AccessMode.OPEN,
         )
         for protocol, port in ports.items()

@@ -13,6 +13,7 @@ from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import (
     ADMIN,
+    AMQP,
     KAFKA,
     REGISTRY,
     SQS,
@@ -27,6 +28,7 @@ from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
 from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.network import Address
+from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.registry.gateway import RegistryGateway
@@ -48,6 +50,7 @@ TEXT_PORT: Final = 7070
 ADMIN_PORT: Final = 8080
 SQS_PORT: Final = 9324
 REGISTRY_PORT: Final = 8081
+AMQP_PORT: Final = 5672
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
@@ -106,6 +109,7 @@ REGISTRY_GATEWAYS: Final[Mapping[int, MakeGateway]] = {
     **GATEWAYS,
     REGISTRY_PORT: RegistryGateway,
 }
+AMQP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, AMQP_PORT: AmqpGateway}
 #: What is spoken at these ports, and registered with the controller.
 PROTOCOLS: Final[Mapping[int, str]] = {
     KAFKA_PORT: KAFKA,
@@ -113,6 +117,7 @@ PROTOCOLS: Final[Mapping[int, str]] = {
     ADMIN_PORT: ADMIN,
     SQS_PORT: SQS,
     REGISTRY_PORT: REGISTRY,
+    AMQP_PORT: AMQP,
 }
 #: Open from the start of a broker to its end, as it is at a real one.
 EARLY: Final = (ADMIN_PORT,)

@@ -72,6 +72,19 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         (_O.WRITE, _T.TOPIC, "orders-eu"),
     ),
     "search": ("POST", "/search", SEARCH, (_O.READ, _T.TOPIC, "orders-eu")),
+    "createQueue": ("POST", "/queues?dry_run=true", {"name": "new"}, (_O.CREATE, _T.QUEUE, "new")),
+    "showQueue": ("GET", "/queues/mails", None, (_O.DESCRIBE, _T.QUEUE, "mails")),
+    "deleteQueue": ("DELETE", "/queues/mails?dry_run=true", None, (_O.DELETE, _T.QUEUE, "mails")),
+    "showQueueOptions": ("GET", "/queues/mails/options", None, (_O.DESCRIBE, _T.QUEUE, "mails")),
+    "changeQueueOptions": (
+        "PATCH",
+        "/queues/mails/options?dry_run=true",
+        {"options": {"max.priority": "3"}},
+        (_O.ALTER, _T.QUEUE, "mails"),
+    ),
+    "browseQueue": ("GET", "/queues/mails/messages", None, (_O.READ, _T.QUEUE, "mails")),
+    "purgeQueue": ("POST", "/queues/mails/purge", None, (_O.READ, _T.QUEUE, "mails")),
+    "redriveQueue": ("POST", "/queues/mails/redrive", {}, (_O.READ, _T.QUEUE, "mails")),
     "showGroup": ("GET", "/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
     "whyRecord": (
         "GET",
@@ -116,9 +129,18 @@ ANSWERS = {
 }
 #: Keys are the cluster's, and named by their topic.
 TOPIC_KEYS = ("rotateKey", "shredKey")
+#: Topics and queues that are answered as ones that do not exist.
+HIDDEN = {"orders-eu", "mails"}
+
+
+def hidden_in(path: str) -> set[str]:
+    return HIDDEN & set(path.partition("?")[0].split("/"))
+
+
 #: They show what the client may see, or are how it logs in.
 WITHOUT_NEEDS = {
     "listTopics",
+    "listQueues",
     "listGroups",
     "listTransactions",
     "whyProducer",
@@ -136,6 +158,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCluster]:
     for name in ("orders-eu", "salaries"):
         body = {"name": name, "partitions": 1, "replication_factor": 1}
         told = made.ask("POST", "/api/v1/topics", body=body, token=made.token("root"))
+        assert told.status == 201, told
+    for name in ("mails", "secrets"):
+        told = made.ask("POST", "/api/v1/queues", body={"name": name}, token=made.token("root"))
         assert told.status == 201, told
     _commit(made, "team", "orders-eu", "salaries")
     _commit(made, "others", "salaries")
@@ -182,7 +207,7 @@ def test_an_operation_is_refused_without_its_rule(
     cluster: AdminCluster, token: str, name: str
 ) -> None:
     operation, kind, resource = CALLS[name][3]
-    is_hidden = resource in ("orders-eu", "team")
+    is_hidden = resource in ("orders-eu", "team", "mails")
     assert ask(cluster, token, name).status == (404 if is_hidden or name in TOPIC_KEYS else 403)
     # Nor by what is allowed with another resource, or another operation.
     if name in TOPIC_KEYS:
@@ -200,17 +225,17 @@ def test_an_operation_is_refused_without_its_rule(
     assert b"no rule" not in told.body
 
 
-@pytest.mark.parametrize("name", [each for each in CALLS if "orders-eu" in CALLS[each][1]])
-def test_a_topic_that_is_hidden_is_answered_as_one_that_is_not_there(
+@pytest.mark.parametrize("name", [each for each in CALLS if hidden_in(CALLS[each][1])])
+def test_what_is_hidden_is_answered_as_one_that_is_not_there(
     cluster: AdminCluster, token: str, name: str
 ) -> None:
     method, path, body, _ = CALLS[name]
+    (shown,) = hidden_in(path)
+    there_is_not = path.replace(shown, f"{shown}-no")
     hidden = cluster.ask(method, "/api/v1" + path, body=body, token=token)
-    missing = cluster.ask(
-        method, "/api/v1" + path.replace("orders-eu", "orders-no"), body=body, token=token
-    )
+    missing = cluster.ask(method, "/api/v1" + there_is_not, body=body, token=token)
     assert hidden.status == missing.status == 404
-    assert hidden.body.replace(b"orders-eu", b"orders-no") == missing.body
+    assert hidden.body.replace(shown.encode(), f"{shown}-no".encode()) == missing.body
 
 
 def test_lists_show_what_may_be_seen(cluster: AdminCluster, token: str) -> None:
@@ -222,6 +247,9 @@ def test_lists_show_what_may_be_seen(cluster: AdminCluster, token: str) -> None:
 
     assert names("/topics?internal=true", "name") == []
     assert names("/groups", "group") == []
+    assert names("/queues", "name") == []
+    allow(cluster.live, READER, _O.DESCRIBE, _T.QUEUE, "mails")
+    assert names("/queues", "name") == names("/queues?sort=-ready", "name") == ["mails"]
     allow(cluster.live, READER, _O.READ, _T.TOPIC, "orders-*")
     allow(cluster.live, READER, _O.READ, _T.GROUP, "team")
     assert names("/topics?internal=true", "name") == ["orders-eu"]
@@ -264,6 +292,28 @@ def test_the_controller_judges_changes_of_keys_again(
             assert told.status == 403, (name, told)
             assert b"Cluster authorization failed" in told.body
     assert cluster.ask("POST", "/api/v1/keys/rewrap", token=root).status == 200
+
+
+def test_a_dry_run_tells_nothing_of_queues_that_may_not_be_seen(
+    cluster: AdminCluster, token: str
+) -> None:
+    allow(cluster.live, READER, _O.CREATE, _T.QUEUE, "new")
+    allow(cluster.live, READER, _O.ALTER, _T.QUEUE, "mails")
+    allow(cluster.live, READER, _O.READ, _T.QUEUE, "mails")
+
+    def ask(method: str, path: str, body: object) -> Told:
+        return cluster.ask(method, f"/api/v1{path}?dry_run=true", body=body, token=token)
+
+    for name in ("secrets", "secrets-no"):
+        options = {"options": {"dead.letter.queue": name}}
+        for told in (
+            ask("POST", "/queues", {"name": "new", **options}),
+            ask("PATCH", "/queues/mails/options", options),
+            ask("POST", "/queues/mails/redrive", {"to": name}),
+        ):
+            assert told.status == 403, told
+    allow(cluster.live, READER, _O.WRITE, _T.QUEUE, "secrets")
+    assert ask("POST", "/queues/mails/redrive", {"to": "secrets"}).status == 200
 
 
 def test_creating_is_allowed_on_the_cluster_as_well(cluster: AdminCluster, token: str) -> None:

@@ -64,6 +64,14 @@ class Broker:
             self._answer(event)
         return b"".join(self.sent[before:])
 
+    def reason(self) -> ReasonCode | None:
+        """Why the broker has hung up."""
+        return None if self.error is None else self.error.reason
+
+    def deadline_ms(self) -> int | None:
+        """When it has to look at the time."""
+        return self.connection.deadline_ms
+
     def is_closed(self) -> bool:
         return self.error is not None or any(isinstance(each, p.Disconnect) for each in self.events)
 
@@ -89,6 +97,10 @@ class Broker:
                 return p.Puback(packet_id=event.packet_id)
             case p.Publish(qos=2):
                 return p.Pubrec(packet_id=event.packet_id)
+            case p.Pubrec():
+                # This broker has sent nothing.
+                missing = ReasonCode.PACKET_ID_NOT_FOUND
+                return p.Pubrel(packet_id=event.packet_id, reason=missing)
             case p.Pubrel():
                 reason = self.incoming.on_pubrel(event.packet_id)
                 return p.Pubcomp(packet_id=event.packet_id, reason=reason)

@@ -7,6 +7,7 @@ from kafkaesque.admin.api import (
     broker_part,
     finding_part,
     group_part,
+    queue_part,
     scan_part,
     topic_part,
     transaction_part,
@@ -20,6 +21,9 @@ from kafkaesque.admin.api.fan_out import FanOut, PartServer
 from kafkaesque.admin.api.groups import GroupPages
 from kafkaesque.admin.api.keys import KeyPages
 from kafkaesque.admin.api.plots import PlotPages
+from kafkaesque.admin.api.queue_changes import QueueChangePages
+from kafkaesque.admin.api.queue_routes import queue_routes
+from kafkaesque.admin.api.queues import QueuePages
 from kafkaesque.admin.api.reading import MessagePages
 from kafkaesque.admin.api.router import Router
 from kafkaesque.admin.api.routes import (
@@ -45,6 +49,7 @@ _PARTS: Final = (
     broker_part,
     topic_part,
     group_part,
+    queue_part,
     transaction_part,
     scan_part,
     finding_part,
@@ -90,10 +95,12 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
     """Return all operations, in the order of their documentation."""
     topics = TopicPages(context)
     changes = ChangePages(context, topics)
+    queues = QueuePages(context)
     return [
         *cluster_routes(ClusterPages(context)),
         *topic_routes(topics, changes),
         *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
+        *queue_routes(queues, QueueChangePages(context, queues)),
         *key_routes(KeyPages(context, topics)),
         *group_routes(GroupPages(context)),
         *why_routes(WhyPages(context)),

@@ -66,9 +66,16 @@ def refuse_unknown_group(call: Call[Any, Any], name: str) -> None:
     call.refuse(404, "UnknownGroup", f"there is no group {name!r}")
 
 
+def refuse_unknown_queue(call: Call[Any, Any]) -> None:
+    """Answer as for a queue that does not exist."""
+    name = QueueName(call.query.vhost, call.params["queue"])
+    call.refuse(404, "UnknownQueue", f"queue {name} does not exist")
+
+
 _UNKNOWN: Final[Mapping[ResourceType, Callable[[Call[Any, Any], str], None]]] = {
     ResourceType.TOPIC: refuse_unknown_topic,
     ResourceType.GROUP: refuse_unknown_group,
+    ResourceType.QUEUE: lambda call, _: refuse_unknown_queue(call),
 }
 _O: Final = Operation
 
@@ -78,6 +85,16 @@ def _topic(operation: Operation) -> Row:
         operation=operation,
         resource_type=ResourceType.TOPIC,
         name=lambda call: call.params["topic"],
+        is_hidden=True,
+    )
+
+
+def _queue(operation: Operation, *, or_cluster: bool = False) -> Row:
+    return Row(
+        operation=operation,
+        resource_type=ResourceType.QUEUE,
+        name=lambda call: queue_resource(QueueName(call.query.vhost, call.params["queue"])),
+        or_cluster=or_cluster,
         is_hidden=True,
     )
 
@@ -128,6 +145,21 @@ ROWS: Final[Mapping[str, Row]] = {
         name=lambda call: str(call.body.topic),
         is_hidden=True,
     ),
+    "listQueues": _FILTERED,
+    "createQueue": Row(
+        operation=_O.CREATE,
+        resource_type=ResourceType.QUEUE,
+        name=lambda call: queue_resource(QueueName(call.body.vhost, call.body.name)),
+        or_cluster=True,
+    ),
+    "showQueue": _queue(_O.DESCRIBE),
+    "deleteQueue": _queue(_O.DELETE, or_cluster=True),
+    "showQueueOptions": _queue(_O.DESCRIBE),
+    "changeQueueOptions": _queue(_O.ALTER, or_cluster=True),
+    "browseQueue": _queue(_O.READ),
+    "purgeQueue": _queue(_O.READ),
+    # And Write on the queue that messages go to.
+    "redriveQueue": _queue(_O.READ),
     "listGroups": _FILTERED,
     # And of its topics those that the client may see.
     "showGroup": Row(

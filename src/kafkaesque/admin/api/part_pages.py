@@ -202,6 +202,35 @@ class ScanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class QueueRow(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions of a queue that a broker leads, together."""
+
+    vhost: str
+    name: str
+    led: int
+    ready: int
+    delayed: int
+    in_flight: int
+    parked: int
+    moving: int
+    consumers: int
+    #: 0: there is no message.
+    oldest_ms: int
+    bytes: int
+
+
+class QueuesQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of which queues, by virtual host and name; None: of all."""
+
+    names: list[tuple[str, str]] | None = None
+
+
+class QueuesAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One for each queue of which a partition is led here."""
+
+    queues: list[QueueRow]
+
+
 BROKER: Final = PartPage(name="broker", question=Nothing, answer=BrokerState)
 TOPICS: Final = PartPage(name="topics", question=TopicsQuestion, answer=TopicsAnswer)
 PARTITIONS: Final = PartPage(
@@ -221,3 +250,4 @@ FINDINGS: Final = PartPage(name="findings", question=Nothing, answer=FindingsAns
 SERIES: Final = PartPage(name="series", question=SeriesQuestion, answer=SeriesAnswer)
 OFFSET_AT: Final = PartPage(name="offset-at", question=OffsetAtQuestion, answer=OffsetAtAnswer)
 SCAN: Final = PartPage(name="scan", question=ScanQuestion, answer=ScanAnswer)
+QUEUES: Final = PartPage(name="queues", question=QueuesQuestion, answer=QueuesAnswer)

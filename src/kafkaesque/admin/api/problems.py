@@ -10,6 +10,8 @@ _STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
     (errors.UnknownTopicOrPartition, 404),
     (errors.UnknownTopicId, 404),
     (errors.TopicExists, 409),
+    (errors.UnknownQueue, 404),
+    (errors.QueueExists, 409),
     (errors.OffsetOutOfRange, 416),
     (errors.MessageTooLarge, 413),
     (errors.TopicDeletionDisabled, 403),

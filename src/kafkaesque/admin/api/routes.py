@@ -42,7 +42,7 @@ from kafkaesque.admin.api.values import (
     TopicView,
     TransactionList,
 )
-from kafkaesque.admin.api.why import QueueQuery, RecordQuery, WhyPages
+from kafkaesque.admin.api.why import WhyMessageQuery, WhyPages, WhyRecordQuery
 from kafkaesque.admin.api.why_links import WhyView
 
 
@@ -173,7 +173,7 @@ def why_routes(pages: WhyPages) -> list[Route]:
             name="whyRecord",
             summary="Why a record is not there, or a group has not read it",
             handle=pages.why_record,
-            query=RecordQuery,
+            query=WhyRecordQuery,
             result=WhyView,
         ),
         Route(
@@ -198,7 +198,7 @@ def why_routes(pages: WhyPages) -> list[Route]:
             name="whyMessage",
             summary="Where a message of a queue is, and why",
             handle=pages.why_message,
-            query=QueueQuery,
+            query=WhyMessageQuery,
             result=WhyView,
         ),
     ]

@@ -52,14 +52,14 @@ READ_BYTES_MAX: Final = 1
 OnPlaced = Callable[[Sequence[Placed], Sequence[Origin]], None]
 
 
-class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
+class WhyRecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which record, and for which group it is asked."""
 
     offset: int
     group: str | None = None
 
 
-class QueueQuery(msgspec.Struct, frozen=True, kw_only=True):
+class WhyMessageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which message of a queue; its id is its offset."""
 
     message: int
@@ -74,7 +74,7 @@ class WhyPages:
 
     # -- records
 
-    def why_record(self, call: Call[RecordQuery, None]) -> None:
+    def why_record(self, call: Call[WhyRecordQuery, None]) -> None:
         """Say what has become of a record, and of a group's way to it."""
         topic, query = call.params["topic"], call.query
         text = call.params["partition"]
@@ -109,7 +109,7 @@ class WhyPages:
 
     def _add_reader(
         self,
-        call: Call[RecordQuery, None],
+        call: Call[WhyRecordQuery, None],
         group: str,
         placed: Sequence[Placed],
         links: Sequence[Link],
@@ -233,7 +233,7 @@ class WhyPages:
 
     # -- queues
 
-    def why_message(self, call: Call[QueueQuery, None]) -> None:
+    def why_message(self, call: Call[WhyMessageQuery, None]) -> None:
         """Say where a message of a queue is."""
         name, offset = QueueName(call.query.vhost, call.params["queue"]), call.query.message
         try:

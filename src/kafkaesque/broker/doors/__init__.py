@@ -7,6 +7,7 @@ from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
+from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
@@ -34,6 +35,7 @@ class Doors:
     topics: Topics
     publishing: Publishing
     queues: Queues
+    exchanges: Exchanges
     reading: Reading
     groups: Groups
     transactions: Transactions

@@ -26,7 +26,6 @@ class Publishing:
 
     def __init__(
         self,
-        *,
         partitions: PartitionTable,
         forwarder: Forwarder,
         checks: ProduceChecks,

@@ -17,6 +17,7 @@ from kafkaesque.broker.metadata.controller_planner import (
     plan_founders,
     wanted_controllers,
 )
+from kafkaesque.broker.metadata.exchange_planner import plan_exchanges
 from kafkaesque.broker.metadata.feature_planner import (
     check_may_encrypt,
     check_may_move,
@@ -33,8 +34,8 @@ from kafkaesque.broker.metadata.move_planner import (
 )
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.queue_planner import (
-    plan_cursor_deletions,
     plan_cursor_growth,
+    plan_ends_with_topic,
     plan_queue,
     plan_queue_change,
     plan_queue_deletion,
@@ -113,6 +114,7 @@ from kafkaesque.broker.requests.commands import (
     TellSurvivors,
     TopicResult,
 )
+from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
@@ -189,6 +191,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
         return Plan(records=list(access_changes), result=RemovedRules(removed=removed))
     if isinstance(command, QueueCommand):
         return _plan_queues(state, command, inputs)
+    if isinstance(command, ExchangeCommand):
+        return Plan(records=plan_exchanges(state, command, inputs.wall_ms), result=Done())
     match command:
         case RegisterBroker():
             return _plan_registration(state, command, inputs)
@@ -353,8 +357,8 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
             )
             return Plan(records=list(records), result=QueueResult(log_id=log_id))
         case DeleteQueue():
-            deleted = plan_queue_deletion(state, command, inputs.wall_ms)
-            return Plan(records=[deleted], result=Done())
+            ends = plan_queue_deletion(state, command, inputs.wall_ms)
+            return Plan(records=ends, result=Done())
         case ChangeQueue():
             return Plan(records=list(plan_queue_change(state, command)), result=Done())
         case CreateShareQueue():
@@ -498,7 +502,7 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
         if name == key_name
     ]
     return Plan(
-        records=[deleted, *keys, *plan_cursor_deletions(state, topic.topic_id, inputs.wall_ms)],
+        records=[deleted, *keys, *plan_ends_with_topic(state, topic.topic_id, inputs.wall_ms)],
         result=_topic_result(topic),
     )
 

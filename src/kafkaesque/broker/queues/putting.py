@@ -215,6 +215,10 @@ class Moving:
         expected = partition.producers.next_sequence(header.producer_id, header.producer_epoch)
         if (header.base_sequence - expected) % 2**31 >= 2**30:
             return
+        if self._request.may_skip is True and header.base_sequence != expected:
+            partition.producers.skip(
+                header.producer_id, header.producer_epoch, header.base_sequence
+            )
         if partition.produce(batch, acks=0, timeout_ms=0, on_done=_ignore) is not None:
             raise InvalidRecord("a message that is moved comes in a plain batch")
 

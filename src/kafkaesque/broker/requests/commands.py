@@ -7,6 +7,7 @@ from kafkaesque.access.rules import Rule
 from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
@@ -374,6 +375,7 @@ ControllerCommand = (
     RegisterBroker
     | AccessCommand
     | QueueCommand
+    | ExchangeCommand
     | RemoveBroker
     | ChangeControllers
     | RaiseFeature

@@ -43,6 +43,7 @@ def broker(
         int | None, typer.Option(help="Port for the schema registry; 0: none.")
     ] = None,
     sqs_port: Annotated[int | None, typer.Option(help="Port for Amazon SQS; 0: none.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(help="Port for AMQP; 0: none.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: Annotated[
         list[str] | None,
@@ -70,6 +71,7 @@ def broker(
         "admin.port": admin_port,
         "sqs.port": sqs_port,
         "registry.port": registry_port,
+        "amqp.port": amqp_port,
         "log.level": log_level,
     }
     given = {name: str(value) for name, value in flags.items() if value is not None}

@@ -157,14 +157,14 @@ def put(
 
 
 def _headers(words: Sequence[str]) -> "Headers":
-    from kafkaesque.cli.queue_requests import OWN_PREFIX
+    from kafkaesque.model.message_headers import PREFIX
 
     for word in words:
         # One by one: a message may have several headers of a name.
         parse_pairs([word], "--header", "source=shop")
-        if word.startswith(OWN_PREFIX):
+        if word.startswith(PREFIX):
             raise wrong_usage(
-                f"headers that begin with {OWN_PREFIX} are the broker's",
+                f"headers that begin with {PREFIX} are the broker's",
                 "--priority, --group, --delay, --expires, --id",
             )
     return tuple((name, value.encode()) for name, _, value in (w.partition("=") for w in words))

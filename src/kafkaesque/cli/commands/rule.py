@@ -43,6 +43,12 @@ SubjectOption = Annotated[
     str | None,
     typer.Option("--subject", metavar="NAME", help="A subject of schemas, or * for any."),
 ]
+ExchangeOption = Annotated[
+    str | None, typer.Option("--exchange", metavar="NAME", help="An exchange, or * for any.")
+]
+VhostOption = Annotated[
+    str | None, typer.Option("--vhost", metavar="NAME", help="A virtual host, or * for any.")
+]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME or Role:NAME.")
@@ -78,6 +84,8 @@ def create(
     transactional_id: IdOption = None,
     queue: QueueOption = None,
     subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     prefix: PrefixOption = False,
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it: that wins.")] = False,
@@ -100,7 +108,9 @@ def create(
     from kafkaesque.cli import access_requests as requests
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
-    kind, name = _resource(topic, group, transactional_id, queue, subject, cluster=cluster)
+    kind, name = _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     _check_principal(principal)
     rules = [
         AclCreation(
@@ -145,6 +155,8 @@ def _resource(
     transactional_id: str | None,
     queue: str | None,
     subject: str | None,
+    exchange: str | None,
+    vhost: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str]:
@@ -156,12 +168,15 @@ def _resource(
         (ResourceType.TRANSACTIONAL_ID, transactional_id),
         (ResourceType.QUEUE, queue),
         (ResourceType.SUBJECT, subject),
+        (ResourceType.EXCHANGE, exchange),
+        (ResourceType.VHOST, vhost),
         (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
     ]
     found = [(kind, name) for kind, name in given if name is not None]
     if len(found) != 1:
         raise wrong_usage(
-            "give one of --topic, --group, --transactional-id, --queue, --subject and --cluster"
+            "give one of --topic, --group, --transactional-id, --queue, --subject, --exchange, "
+            "--vhost and --cluster"
         )
     return found[0]
 
@@ -198,6 +213,8 @@ def list_all(
     transactional_id: IdOption = None,
     queue: QueueOption = None,
     subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -212,7 +229,9 @@ def list_all(
     """
     from kafkaesque.cli.access_requests import list_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, subject, cluster=cluster)
+    resource = _maybe_resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     wanted = _wanted(principal, resource, operation, effect)
     _show(Screen(json=json), list_rules(bootstrap, wanted))
 
@@ -223,14 +242,17 @@ def _maybe_resource(
     transactional_id: str | None,
     queue: str | None,
     subject: str | None,
+    exchange: str | None,
+    vhost: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str] | None:
-    if not cluster and all(
-        each is None for each in (topic, group, transactional_id, queue, subject)
-    ):
+    given = (topic, group, transactional_id, queue, subject, exchange, vhost)
+    if not cluster and all(each is None for each in given):
         return None
-    return _resource(topic, group, transactional_id, queue, subject, cluster=cluster)
+    return _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
 
 
 def _wanted(
@@ -272,6 +294,8 @@ def delete(
     transactional_id: IdOption = None,
     queue: QueueOption = None,
     subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -291,7 +315,9 @@ def delete(
     """
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, subject, cluster=cluster)
+    resource = _maybe_resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
     wanted = _wanted(principal, resource, operation, effect, is_prefix=prefix)
@@ -324,9 +350,9 @@ def explain(
         str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A queue.")] = None,
-    subject: Annotated[
-        str | None, typer.Option("--subject", metavar="NAME", help="A subject of schemas.")
-    ] = None,
+    subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -343,7 +369,9 @@ def explain(
     from kafkaesque.access.operations import Operation, ResourceType
     from kafkaesque.cli.access_requests import ask_access
 
-    kind, name = _resource(topic, group, transactional_id, queue, subject, cluster=cluster)
+    kind, name = _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
     )

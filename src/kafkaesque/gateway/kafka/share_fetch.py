@@ -20,6 +20,7 @@ from kafkaesque.gateway.kafka.share_acknowledging import (
 )
 from kafkaesque.gateway.kafka.share_sessions import (
     ConnectedSessions,
+    Member,
     SharePartition,
     ShareSession,
 )
@@ -87,25 +88,58 @@ class _SessionRequest:
         if not self.group_id or not self.member_id:
             return ErrorCode.INVALID_REQUEST
         if epoch == BEGINS:
-            self.session = sessions.make(self.group_id, self.member_id)
+            self.session = sessions.make(self.member)
             if self.session is None:
                 return ErrorCode.SHARE_SESSION_LIMIT_REACHED
             self._tie(self.session)
             return ErrorCode.NONE
-        self.session = sessions.find(self.group_id, self.member_id)
+        self.session = sessions.find(self.member)
         if self.session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
         if epoch != ENDS:
             if epoch != self.session.epoch:
                 return ErrorCode.INVALID_SHARE_SESSION_EPOCH
             self.session.advance()
+        self.apply_rights()
         return ErrorCode.NONE
+
+    @property
+    def member(self) -> Member:
+        """Whose session it is about."""
+        rights = self.call.connection.rights
+        principal = "" if rights is None else rights.principal
+        return Member(principal, self.group_id, self.member_id)
+
+    def apply_rights(self) -> None:
+        """Refuse topics of the session that its user may not read any more.
+
+        They stay in the session, as clients think they do, and are read again once that is allowed.
+        """
+        session, rights = self.session, self.call.connection.rights
+        if session is None or rights is None:
+            return
+        if session.rights_as_of != rights.as_of:
+            session.rights_as_of = rights.as_of
+            known = self.context.doors.cluster.state.topics_by_id
+            read = {key.topic_id for key in session.partitions}
+            session.forbid(
+                frozenset(
+                    each
+                    for each in read
+                    if (topic := known.get(each)) is not None
+                    and not rights.may(Operation.READ, ResourceType.TOPIC, topic.name)
+                )
+            )
+        if session.forbidden:
+            for key in session.partitions:
+                if key.topic_id in session.forbidden:
+                    self.outcome(key).code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def _tie(self, session: ShareSession) -> None:
         connection = self.call.connection
         if not isinstance(connection.sessions, ConnectedSessions):
             connection.sessions = ConnectedSessions(self.context.share_sessions)
-        connection.sessions.note(self.group_id, self.member_id, session)
+        connection.sessions.note(self.member, session)
 
     def outcome(self, key: TopicIdPartition) -> _Outcome:
         """Return what is to be answered for a partition."""
@@ -146,6 +180,9 @@ class _SessionRequest:
         except BadAcknowledgement:
             outcome.acknowledge_code = ErrorCode.INVALID_REQUEST
             return
+        if session is not None and key.topic_id in session.forbidden:
+            outcome.acknowledge_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return
         if partition is None or self.request.share_session_epoch == BEGINS:
             outcome.acknowledge_code = ErrorCode.INVALID_RECORD_STATE
             return
@@ -167,7 +204,7 @@ class _SessionRequest:
     def end_session(self) -> None:
         """The member takes its leave, if it does."""
         if self.request.share_session_epoch == ENDS:
-            self.context.share_sessions.end(self.group_id, self.member_id)
+            self.context.share_sessions.end(self.member)
 
     def by_topic(self) -> dict[TopicId, list[tuple[int, _Outcome]]]:
         """Return the outcomes in the answer's order."""
@@ -377,6 +414,8 @@ class _Fetch(_SessionRequest):
         )
 
     def _hand_out(self, session: ShareSession) -> None:
+        # It may have waited, and a rule may have gone meanwhile.
+        self.apply_rights()
         left = min(self.request.max_records, RECORDS_MAX)
         for key, partition in session.in_turn():
             if partition.refusal is not None:

@@ -8,7 +8,7 @@ the session remembers which attempt the member has.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.requests import queue_requests as q
@@ -22,7 +22,18 @@ SESSIONS_MAX: Final = 2_000
 TIMEOUT_MS: Final = 30_000
 #: A question for records is answered so long after its wait at the latest.
 ANSWER_MS: Final = 10_000
+#: Sessions that a connection remembers, also if they are ended.
+NAMED_MIN: Final = 64
 EPOCH_MAX: Final = 2**31 - 1
+
+
+class Member(NamedTuple):
+    """Whose a session is: nobody else's who says the same group and member."""
+
+    #: Empty where nobody logs in.
+    principal: str
+    group_id: str
+    member_id: str
 
 
 class SharePartition:
@@ -126,6 +137,11 @@ class SharePartition:
         self.acquired.update((each.offset, each.attempt) for each in given)
         return given
 
+    def renewed(self) -> "SharePartition":
+        """Return what begins anew in its place; see `close`."""
+        self.close()
+        return SharePartition(self._doors, self.log_id, self.number, self._on_records)
+
     def close(self) -> None:
         """Give back all that the member has, and what it was not handed."""
         self._is_closed = True
@@ -141,11 +157,23 @@ class SharePartition:
 class ShareSession:
     """One member's session."""
 
-    __slots__ = ("_next", "_waiting", "epoch", "partitions")
+    __slots__ = (
+        "_next",
+        "_waiting",
+        "epoch",
+        "forbidden",
+        "is_closed",
+        "partitions",
+        "rights_as_of",
+    )
 
     def __init__(self) -> None:
+        self.is_closed = False
         #: Of the next request.
         self.epoch = 1
+        #: Topics that its user may not read by the rules of then, which ones `rights_as_of` says.
+        self.forbidden: frozenset[TopicId] = frozenset()
+        self.rights_as_of: tuple[object, ...] | None = None
         self.partitions: dict[TopicIdPartition, SharePartition] = {}
         self._waiting: Callable[[], None] | None = None
         self._next = 0
@@ -153,6 +181,13 @@ class ShareSession:
     def advance(self) -> None:
         """A request of the session was taken."""
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+    def forbid(self, topics: frozenset[TopicId]) -> None:
+        """Give back what the member has of topics that its user may not read any more."""
+        self.forbidden = topics
+        for key, partition in list(self.partitions.items()):
+            if key.topic_id in topics:
+                self.partitions[key] = partition.renewed()
 
     def wait(self, on_records: Callable[[], None]) -> None:
         """Call when a partition has records, or its question is at its end."""
@@ -173,6 +208,7 @@ class ShareSession:
 
     def close(self) -> None:
         """Give back everything."""
+        self.is_closed = True
         self._waiting = None
         for partition in self.partitions.values():
             partition.close()
@@ -185,43 +221,53 @@ class ShareSessions:
     __slots__ = ("_sessions",)
 
     def __init__(self) -> None:
-        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._sessions: dict[Member, ShareSession] = {}
 
-    def find(self, group_id: str, member_id: str) -> ShareSession | None:
+    def find(self, member: Member) -> ShareSession | None:
         """Return a member's session."""
-        return self._sessions.get((group_id, member_id))
+        return self._sessions.get(member)
 
-    def make(self, group_id: str, member_id: str) -> ShareSession | None:
+    def make(self, member: Member) -> ShareSession | None:
         """Begin a session in place of the one that there is; None: there are too many."""
-        self.end(group_id, member_id)
+        self.end(member)
         if len(self._sessions) >= SESSIONS_MAX:
             return None
-        session = self._sessions[group_id, member_id] = ShareSession()
+        session = self._sessions[member] = ShareSession()
         return session
 
-    def end(self, group_id: str, member_id: str, session: ShareSession | None = None) -> None:
+    def end(self, member: Member, session: ShareSession | None = None) -> None:
         """End a session, if it is still that one."""
-        found = self._sessions.get((group_id, member_id))
+        found = self._sessions.get(member)
         if found is not None and session in (None, found):
-            del self._sessions[group_id, member_id]
+            del self._sessions[member]
             found.close()
 
 
 class ConnectedSessions:
     """The sessions of one connection: they end with it."""
 
-    __slots__ = ("_named", "_sessions")
+    __slots__ = ("_named", "_sessions", "_swept_at")
 
     def __init__(self, sessions: ShareSessions) -> None:
         self._sessions = sessions
-        self._named: dict[tuple[str, str], ShareSession] = {}
+        self._named: dict[Member, ShareSession] = {}
+        #: Ended ones are forgotten when there are so many.
+        self._swept_at = NAMED_MIN
 
-    def note(self, group_id: str, member_id: str, session: ShareSession) -> None:
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._named)
+
+    def note(self, member: Member, session: ShareSession) -> None:
         """A session was begun over this connection."""
-        self._named[group_id, member_id] = session
+        if len(self._named) >= self._swept_at:
+            # Else whoever begins and ends one after the other fills the memory.
+            self._named = {m: each for m, each in self._named.items() if not each.is_closed}
+            self._swept_at = max(NAMED_MIN, 2 * len(self._named))
+        self._named[member] = session
 
     def close(self) -> None:
         """The connection is gone."""
-        for (group_id, member_id), session in self._named.items():
-            self._sessions.end(group_id, member_id, session)
+        for member, session in self._named.items():
+            self._sessions.end(member, session)
         self._named.clear()
