@@ -491,9 +491,7 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
     if topic.name == AUDIT_TOPIC:
         raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
     if topic.name == SCHEMAS_TOPIC:
-        raise InvalidTopic(
-            f"{SCHEMAS_TOPIC} has the schemas of all topics: delete subjects at the registry"
-        )
+        raise InvalidTopic(f"{SCHEMAS_TOPIC} has all schemas: delete subjects at the registry")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     key_name = topic_key_name(topic.topic_id)
     keys = [

@@ -127,18 +127,20 @@ def create(
     matched = requests.names_of(bootstrap, ResourceType(kind), name, is_prefix=prefix)
     if not dry_run:
         requests.add_rules(bootstrap, rules)
-    if matched is None:
-        sentence = f"the rule {'would be' if dry_run else 'is'} added"
-    else:
-        noun = ResourceType(kind).name.lower()
-        verb = "would be for" if dry_run else "is for"
-        sentence = f"the rule {verb} {_told(matched, noun)}"
+    sentence = _sentence(matched, ResourceType(kind).name.lower(), dry_run=dry_run)
     document = {
         "added": not dry_run,
         "topics": matched if topic is not None else [],
         "names": matched,
     }
     Screen(json=json).done(sentence, document)
+
+
+def _sentence(matched: Sequence[str] | None, noun: str, *, dry_run: bool) -> str:
+    if matched is None:
+        return f"the rule {'would be' if dry_run else 'is'} added"
+    verb = "would be for" if dry_run else "is for"
+    return f"the rule {verb} {_told(matched, noun)}"
 
 
 def _told(topics: Sequence[str], noun: str) -> str:
