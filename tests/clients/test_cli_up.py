@@ -47,6 +47,7 @@ class Up:
             "0",
             "--sqs-port",
             "0",
+            "--registry-port",
             "--amqp-port",
             "0",
         ]

@@ -14,13 +14,14 @@ KAFKA: Final = "kafka"
 TEXT: Final = "text"
 ADMIN: Final = "admin"
 SQS: Final = "sqs"
+REGISTRY: Final = "registry"
 AMQP: Final = "amqp"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, REGISTRY)
 #: Those of them whose every log-in sends a password or a token.
-IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP)
+IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, REGISTRY)
 
 
 class AccessMode(Enum):

@@ -46,10 +46,10 @@ from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION
-from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.schema_checks import ProduceChecks
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
@@ -66,6 +66,7 @@ from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
+from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.broker.serving import register_servers
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
@@ -231,7 +232,7 @@ class BrokerParts:
 
     def _make_partitions(self) -> None:
         clock, disk = self.env.clock, self.env.disk
-        self.batch_checks = BatchChecks(disk, clock)
+        self.batch_checks = ProduceChecks(disk, clock)
         keeper_keys, draw = self.config.keeper_keys, self.env.dice.unique_bytes
         self.topic_keys = TopicKeys(
             clock=clock,
@@ -271,12 +272,10 @@ class BrokerParts:
             partitions=self.partitions,
             batch_checks=self.batch_checks,
         )
-        self.publishing = Publishing(
-            partitions=self.partitions,
-            forwarder=self.forwarder,
-            checks=self.batch_checks,
-            store=self.store,
+        self.schemas = self.batch_checks.bind(
+            SchemaLog(clock, self.metadata, self.controller_client, self.forwarder, self.options)
         )
+        self.publishing = Publishing(self.partitions, self.forwarder, self.batch_checks, self.store)
 
     def _make_tables(self) -> None:
         services = TableServices(
@@ -603,6 +602,7 @@ class BrokerParts:
             ),
             access=self._make_access(),
             keys=self.topic_keys,
+            schemas=self.schemas,
             configuration=Configuration(
                 config=config, options=options, follower=self.metadata_follower
             ),

@@ -22,7 +22,7 @@ _CHANCE: Final = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Where one broker listens; `text`, `admin`, `sqs` and `amqp` 0 are nowhere."""
+    """Where one broker listens; `text`, `admin`, `sqs`, `amqp` and `registry` 0 are nowhere."""
 
     kafka: int
     text: int
@@ -30,6 +30,7 @@ class BrokerPorts:
     admin: int = 0
     sqs: int = 0
     amqp: int = 0
+    registry: int = 0
 
     def named(self) -> list[tuple[str, int]]:
         """Return the ports that are used, with what they are for."""
@@ -37,11 +38,12 @@ class BrokerPorts:
         ports += [("text", self.text)] if self.text else []
         ports += [("sqs", self.sqs)] if self.sqs else []
         ports += [("amqp", self.amqp)] if self.amqp else []
+        ports += [("registry", self.registry)] if self.registry else []
         return [*ports, ("admin", self.admin)] if self.admin else ports
 
 
 #: Every protocol that a local broker can speak; the command line itself needs Kafka's.
-PROTOCOLS: Final = ("kafka", "text", "admin", "sqs", "amqp")
+PROTOCOLS: Final = ("kafka", "text", "admin", "sqs", "amqp", "registry")
 
 
 def narrowed(
@@ -69,13 +71,21 @@ def narrowed(
             admin=(broker.admin or default.admin) if "admin" in wanted else 0,
             sqs=(broker.sqs or default.sqs) if "sqs" in wanted else 0,
             amqp=(broker.amqp or default.amqp) if "amqp" in wanted else 0,
+            registry=(broker.registry or default.registry) if "registry" in wanted else 0,
         )
         for broker, default in zip(brokers, defaults, strict=True)
     ]
 
 
 def ports_from(
-    kafka: int, text: int, peer: int, admin: int, sqs: int, amqp: int, count: int
+    kafka: int,
+    text: int,
+    peer: int,
+    admin: int,
+    sqs: int,
+    amqp: int,
+    count: int,
+    registry: int = 0,
 ) -> list[BrokerPorts]:
     """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
     return [
@@ -86,6 +96,7 @@ def ports_from(
             admin=admin + n if admin else 0,
             sqs=sqs + n if sqs else 0,
             amqp=amqp + n if amqp else 0,
+            registry=registry + n if registry else 0,
         )
         for n in range(count)
     ]
@@ -158,11 +169,19 @@ def unused_ports(count: int) -> list[int]:
 
 def free_ports(count: int) -> list[BrokerPorts]:
     """Return ports for some brokers that nobody used a moment ago."""
-    numbers = unused_ports(6 * count)
-    sixes = zip(*(numbers[first::6] for first in range(6)), strict=True)
+    numbers = unused_ports(7 * count)
+    sevens = zip(*(numbers[first::7] for first in range(7)), strict=True)
     return [
-        BrokerPorts(kafka=kafka, text=text, peer=peer, admin=admin, sqs=sqs, amqp=amqp)
-        for kafka, text, peer, admin, sqs, amqp in sixes
+        BrokerPorts(
+            kafka=kafka,
+            text=text,
+            peer=peer,
+            admin=admin,
+            sqs=sqs,
+            amqp=amqp,
+            registry=registry,
+        )
+        for kafka, text, peer, admin, sqs, amqp, registry in sevens
     ]
 
 
@@ -183,8 +202,8 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
             if port in seen:
                 raise wrong_usage(
                     f"{port} would be both the {name} and the {seen[port]}",
-                    "set --port, --text-port, --peer-port, --admin-port, --sqs-port, --amqp-port "
-                    "further apart",
+                    "set --port, --text-port, --peer-port, --admin-port, --sqs-port, --amqp-port, "
+                    "--registry-port further apart",
                 )
             seen[port] = name
     for port, name in seen.items():

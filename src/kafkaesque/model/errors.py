@@ -249,5 +249,9 @@ class NotController(RequestRefused):
     """This broker does not lead the controller group."""
 
 
+class LogEndMoved(RequestRefused):
+    """The log does not end where it was to end: somebody else has appended meanwhile."""
+
+
 class OverBound(RequestRefused):
     """A named bound of the broker is reached; try again later."""

@@ -16,6 +16,7 @@ from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
 from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
+from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.network import Network
@@ -41,6 +42,8 @@ class Doors:
     access: Access
     #: The topics' keys: versions, rotation, shredding.
     keys: TopicKeys
+    #: Schemas of records; nothing is read before somebody asks.
+    schemas: SchemaLog
     configuration: Configuration
     condition: Condition
     parts: Parts

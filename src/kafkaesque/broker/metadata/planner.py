@@ -68,6 +68,7 @@ from kafkaesque.broker.metadata.recovery_planner import (
 )
 from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
+    SCHEMAS_TOPIC,
     TABLE_TOPICS,
     check_topic_name,
     find_collision,
@@ -441,7 +442,8 @@ def _number(
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
     """Return the options of a new topic: those with tables are compacted, whoever makes them."""
-    return {"cleanup.policy": "compact", **configs} if name in TABLE_TOPICS else configs
+    is_compacted = name in TABLE_TOPICS or name == SCHEMAS_TOPIC
+    return {"cleanup.policy": "compact", **configs} if is_compacted else configs
 
 
 def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -455,6 +457,11 @@ def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]
         raise InvalidConfig(
             f"{name} is the audit log, and its {policy} must be delete: compaction would remove "
             "entries from the middle of it"
+        )
+    if name == SCHEMAS_TOPIC and is_changed and after.get(policy) != "compact":
+        raise InvalidConfig(
+            f"{name} is an internal topic, and its {policy} must be compact: otherwise schemas "
+            "would be deleted in time"
         )
     if name in TABLE_TOPICS and is_changed and after.get(policy) != "compact":
         raise InvalidConfig(
@@ -483,6 +490,8 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
     topic = _named_topic(state, command)
     if topic.name == AUDIT_TOPIC:
         raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
+    if topic.name == SCHEMAS_TOPIC:
+        raise InvalidTopic(f"{SCHEMAS_TOPIC} has all schemas: delete subjects at the registry")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     key_name = topic_key_name(topic.topic_id)
     keys = [

@@ -252,6 +252,19 @@ class ForwardProduce(PeerRequest, frozen=True, tag="produce", kw_only=True):
     records: bytes
 
 
+class ForwardAppend(PeerRequest, frozen=True, tag="append-at", kw_only=True):
+    """Asked of a partition's leader: a batch that is appended if the log ends at `end_offset`.
+
+    `LogEndMoved` says that it does not; then whoever asks has to read on, and decide anew.
+    """
+
+    topic: str
+    partition: int
+    end_offset: int
+    timeout_ms: int
+    records: bytes
+
+
 class AdvanceStart(PeerRequest, frozen=True, tag="advance-start", kw_only=True):
     """Asked of any replica: records before an offset were deleted on another one."""
 
@@ -392,6 +405,7 @@ AnyPeerRequest = (
     | AskPart
     | AdvanceStart
     | ForwardProduce
+    | ForwardAppend
     | ForwardFetch
     | GroupCommand
     | AnyQueueRequest

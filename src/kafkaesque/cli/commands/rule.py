@@ -39,6 +39,10 @@ IdOption = Annotated[
 QueueOption = Annotated[
     str | None, typer.Option("--queue", metavar="NAME", help="A queue, or * for any.")
 ]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option("--subject", metavar="NAME", help="A subject of schemas, or * for any."),
+]
 ExchangeOption = Annotated[
     str | None, typer.Option("--exchange", metavar="NAME", help="An exchange, or * for any.")
 ]
@@ -79,6 +83,7 @@ def create(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
     cluster: ClusterOption = False,
@@ -98,13 +103,14 @@ def create(
     \b
     Example:
       kafkaesque rule create User:app -o read -o write --topic orders- --prefix
-      kafkaesque rule create User:app -o read --group orders- --prefix
     """
     from kafkaesque.access.operations import ResourceType
     from kafkaesque.cli import access_requests as requests
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
-    kind, name = _resource(topic, group, transactional_id, queue, exchange, vhost, cluster=cluster)
+    kind, name = _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     _check_principal(principal)
     rules = [
         AclCreation(
@@ -151,6 +157,7 @@ def _resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    subject: str | None,
     exchange: str | None,
     vhost: str | None,
     *,
@@ -163,6 +170,7 @@ def _resource(
         (ResourceType.GROUP, group),
         (ResourceType.TRANSACTIONAL_ID, transactional_id),
         (ResourceType.QUEUE, queue),
+        (ResourceType.SUBJECT, subject),
         (ResourceType.EXCHANGE, exchange),
         (ResourceType.VHOST, vhost),
         (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
@@ -170,8 +178,8 @@ def _resource(
     found = [(kind, name) for kind, name in given if name is not None]
     if len(found) != 1:
         raise wrong_usage(
-            "give one of --topic, --group, --transactional-id, --queue, --exchange, --vhost and "
-            "--cluster"
+            "give one of --topic, --group, --transactional-id, --queue, --subject, --exchange, "
+            "--vhost and --cluster"
         )
     return found[0]
 
@@ -207,6 +215,7 @@ def list_all(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
     cluster: ClusterOption = False,
@@ -224,7 +233,7 @@ def list_all(
     from kafkaesque.cli.access_requests import list_rules
 
     resource = _maybe_resource(
-        topic, group, transactional_id, queue, exchange, vhost, cluster=cluster
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
     )
     wanted = _wanted(principal, resource, operation, effect)
     _show(Screen(json=json), list_rules(bootstrap, wanted))
@@ -235,15 +244,18 @@ def _maybe_resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    subject: str | None,
     exchange: str | None,
     vhost: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str] | None:
-    given = (topic, group, transactional_id, queue, exchange, vhost)
+    given = (topic, group, transactional_id, queue, subject, exchange, vhost)
     if not cluster and all(each is None for each in given):
         return None
-    return _resource(topic, group, transactional_id, queue, exchange, vhost, cluster=cluster)
+    return _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
 
 
 def _wanted(
@@ -284,6 +296,7 @@ def delete(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
     cluster: ClusterOption = False,
@@ -306,7 +319,7 @@ def delete(
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
     resource = _maybe_resource(
-        topic, group, transactional_id, queue, exchange, vhost, cluster=cluster
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
     )
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
@@ -340,6 +353,7 @@ def explain(
         str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A queue.")] = None,
+    subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
     cluster: ClusterOption = False,
@@ -358,7 +372,9 @@ def explain(
     from kafkaesque.access.operations import Operation, ResourceType
     from kafkaesque.cli.access_requests import ask_access
 
-    kind, name = _resource(topic, group, transactional_id, queue, exchange, vhost, cluster=cluster)
+    kind, name = _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
     )
