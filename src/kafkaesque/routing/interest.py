@@ -1,4 +1,4 @@
-"""What subscribers of the brokers want, told in few words and confirmed (ADR 38).
+"""What subscribers of the brokers want, told in few words and confirmed (ADR 41).
 
 Theory of operation. A broker tells the others filters, not who has said them: `OwnInterest` counts
 its subscribers' filters, and keeps the set that is told at `TOLD_FILTERS_MAX` by telling beginnings
