@@ -48,6 +48,7 @@ class Up:
             "--sqs-port",
             "0",
             "--registry-port",
+            "0",
             "--amqp-port",
             "0",
         ]

@@ -36,11 +36,11 @@ def register(url: str, subject: str, schema: str, **more: object) -> tuple[int, 
 
 def test_a_schema_is_registered_found_and_listed(cluster: RegistryCluster) -> None:
     url = cluster.url(1)
-    status, made = register(url, "life-value", avro("a"))
+    status, made = register(url, "life-value", avro("a", name="Life"))
     assert status == 200, made
     number = made["id"]
-    assert register(cluster.url(2), "life-value", avro("a")) == (200, {"id": number})
-    text = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+    assert register(cluster.url(2), "life-value", avro("a", name="Life")) == (200, {"id": number})
+    text = '{"type":"record","name":"Life","fields":[{"name":"a","type":"int"}]}'
     assert ask(f"{cluster.url(3)}/schemas/ids/{number}") == (200, {"schema": text})
     assert ask(f"{url}/schemas/ids/{number}/schema") == (200, json.loads(text))
     assert ask(f"{url}/schemas/ids/{number}/subjects") == (200, ["life-value"])
@@ -50,10 +50,11 @@ def test_a_schema_is_registered_found_and_listed(cluster: RegistryCluster) -> No
     )
     whole = {"subject": "life-value", "version": 1, "id": number, "schema": text}
     assert ask(f"{url}/subjects/life-value/versions/latest") == (200, whole)
-    assert ask(f"{url}/subjects/life-value", "POST", {"schema": avro("a")}) == (200, whole)
+    asked = {"schema": avro("a", name="Life")}
+    assert ask(f"{url}/subjects/life-value", "POST", asked) == (200, whole)
     assert "life-value" in ask(f"{url}/subjects")[1]
     # The same schema has the same id in every subject.
-    assert register(url, "other-value", avro("a")) == (200, {"id": number})
+    assert register(url, "other-value", avro("a", name="Life")) == (200, {"id": number})
 
 
 def test_two_brokers_that_register_at_once_give_each_schema_one_id(
