@@ -1,5 +1,5 @@
 """Writes the Kafka codec from `codegen/kafka_schema/*.json`, pages of options, metrics and APIs,
-what is made of the admin API's routes, and the operations of SQS from botocore's description.
+boards, what is made of the admin API's routes, and SQS's operations from botocore's description.
 
 Needs what the package needs, and botocore, which stands in requirements/test.txt.
 
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import api_pages
 import apis_page
+import boards
 import metrics_page
 import options_page
 import sqs_service
@@ -28,7 +29,7 @@ CODEGEN = Path(__file__).resolve().parent
 #: Pages of the documentation that are made of tables in the code.
 PAGES = (options_page, metrics_page, apis_page)
 #: Other files, each with what it is made of.
-FILES = {**api_pages.FILES, **sqs_service.FILES}
+FILES = {**api_pages.FILES, **boards.FILES, **sqs_service.FILES}
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"
 
 HEADER = """\

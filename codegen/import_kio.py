@@ -46,6 +46,13 @@ OWN_ERRORS = [
     ["QUEUE_IN_USE", 20002, False],
     ["UNKNOWN_CONSUMER", 20003, True],
     ["QUEUE_AUTHORIZATION_FAILED", 20004, False],
+    ["UNKNOWN_VHOST", 20005, False],
+    ["UNKNOWN_EXCHANGE", 20006, False],
+    ["EXCHANGE_ALREADY_EXISTS", 20007, False],
+    ["EXCHANGE_IN_USE", 20008, False],
+    ["EXCHANGE_RESERVED", 20009, False],
+    ["EXCHANGE_AUTHORIZATION_FAILED", 20010, False],
+    ["VHOST_AUTHORIZATION_FAILED", 20011, False],
 ]
 
 KINDS: tuple[LoadableEntityType, ...] = (EntityType.request, EntityType.response, EntityType.data)

@@ -58,6 +58,19 @@ broker's file to another port, or to 0 for none. The port listens on the broker'
 or fail at a message |
 | `increase(kafkaesque_queues_dead_letters_total[10m]) > 0` | consumers give messages up |
 
+[monitoring/alerts.yml](monitoring/alerts.yml) has these and more as rules of Prometheus, and
+[monitoring/dashboard.json](monitoring/dashboard.json) is a dashboard for Grafana, with a panel for
+each metric below. Both are made of the table of metrics. Give the job that scrapes brokers the name
+`kafkaesque`:
+
+```
+scrape_configs:
+  - job_name: kafkaesque
+    static_configs:
+      - targets: [127.0.0.1:8080, 127.0.0.1:8081, 127.0.0.1:8082]
+rule_files: [alerts.yml]
+```
+
 [operations.md](operations.md) says what to do about each. In a rolling restart, wait for
 `kafkaesque cluster wait --in-sync` before you restart the next broker; it also checks
 `/health/ready` of all brokers.

@@ -268,7 +268,9 @@ def test_what_is_left_out_of_a_list_was_not_refused(place: Place) -> None:
     place.ok("root", "topic", "create", "after-the-list")
     place.wait_for(resource="after-the-list")
     assert place.entries("--what", "log-in", "--principal", "nia") != []
-    assert place.entries("--what", "refusal", "--principal", "nia") == []
+    refused = place.entries("--what", "refusal", "--principal", "nia")
+    # Where the admin port is, which knows sizes, is an option of brokers: nia may not see it.
+    assert [each["resource_type"] for each in refused if each["resource_type"] != "cluster"] == []
 
 
 def test_a_change_of_rules_says_who_and_which(place: Place) -> None:
@@ -363,7 +365,7 @@ def test_use_of_keys(place: Place) -> None:
 def test_it_is_read_by_those_whom_a_rule_names_it_and_written_by_nobody(place: Place) -> None:
     done = place.run("app", "audit", "show")
     assert done.returncode == 1
-    assert "no rule allows this" in done.stderr
+    assert "no rule allows read on topic __audit" in done.stderr
     place.wait_for("--what", "refusal", resource=TOPIC, principal="User:app")
     place.ok("root", "rule", "create", "User:app", "-o", "read", "--topic", "*")
     assert place.run("app", "audit", "verify").returncode == 1, "a rule for all names is not enough"

@@ -252,7 +252,7 @@ def test_the_doctor_says_what_it_may_not_look_at(up: SecureUp) -> None:
         f"it is not known which replicas move: {describes}",
         f"the controllers: {describes}",
         f"the clock and limits of broker 1: {configs}",
-        f"the disk of broker 1: {describes}",
+        f"the disk space of broker 1: {describes}",
         f"the listeners of broker 1: {describes}",
     ]
     assert "kafkaesque rule create User:app -o describe -o describe-configs --cluster\n" in (

@@ -47,6 +47,10 @@ class Up:
             "0",
             "--sqs-port",
             "0",
+            "--registry-port",
+            "0",
+            "--amqp-port",
+            "0",
         ]
         self.bootstrap = f"127.0.0.1:{kafka}"
         self.process = subprocess.Popen(

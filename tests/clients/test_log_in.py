@@ -532,7 +532,7 @@ def test_the_command_line_makes_users_and_rules(broker: Secured, tmp_path: Path)
     assert TOPIC in cli(broker, "topic", "list", **clerk, **tls).stdout
     assert "clerk" in cli(broker, "user", "list", **root, **tls).stdout
     refused = cli(broker, "rule", "list", code=1, **clerk)
-    assert "no rule allows this with the cluster" in refused.stderr
+    assert "no rule allows describe on the cluster" in refused.stderr
     listed = cli(broker, "rule", "list", "--principal", "User:clerk", "--json", **root).stdout
     assert json.loads(listed)[0]["name"] == "orders-"
     cli(broker, "rule", "delete", "--principal", "User:clerk", "--yes", **root)

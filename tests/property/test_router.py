@@ -19,7 +19,8 @@ from kafkaesque.routing.exchanges.records import (
     Unbound,
     VhostAdded,
 )
-from kafkaesque.routing.exchanges.router import Route, Router
+from kafkaesque.routing.exchanges.route import Route
+from kafkaesque.routing.exchanges.router import Router
 from kafkaesque.routing.exchanges.topology import PREDECLARED, Topology
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.names import AMQP

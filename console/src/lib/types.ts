@@ -276,6 +276,16 @@ export interface KeyView {
   is_here: boolean;
 }
 
+/** One thing on the way. */
+export interface Link {
+  name: string;
+  state: string;
+  what: string;
+  evidence: string[];
+  since: number | null;
+  command: string | null;
+}
+
 /** Listeners. */
 export interface ListenerList {
   as_of: number;
@@ -642,6 +652,7 @@ export interface Topic {
   messages: number | null;
   bytes: number | null;
   under_replicated: number | null;
+  offsets: number | null;
   unknown: number;
 }
 
@@ -731,4 +742,15 @@ export interface TransactionList {
   total: number;
   next: string | null;
   items: Transaction[];
+}
+
+/** The chain, in the order of the way. */
+export interface WhyView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  about: string;
+  cause: string | null;
+  is_certain: boolean;
+  links: Link[];
 }

@@ -95,7 +95,8 @@ SUPPORTED: Final[dict[ResourceType, frozenset[Operation]]] = {
         {_O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE}
     ),
     ResourceType.QUEUE: frozenset({_O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE}),
-    ResourceType.SUBJECT: frozenset({_O.READ, _O.WRITE, _O.DESCRIBE}),
+    # Of messaging, and of the schema registry.
+    ResourceType.SUBJECT: frozenset({_O.READ, _O.WRITE, _O.DELETE, _O.DESCRIBE, _O.ALTER_CONFIGS}),
     ResourceType.KEY: frozenset({_O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE}),
     ResourceType.AUDIT: frozenset({_O.READ, _O.DESCRIBE}),
 }

@@ -1,7 +1,5 @@
 """Who sends a request to the admin port: a token, a session's cookie, or a name and a password."""
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -12,6 +10,7 @@ from kafkaesque.access.secret import Secret
 from kafkaesque.admin.visitor import Visitor
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.listeners import AccessMode
+from kafkaesque.chassis.http_basic import read_basic
 from kafkaesque.chassis.logins import Logins
 from kafkaesque.chassis.request_login import RequestLogins
 from kafkaesque.chassis.rights import Rights
@@ -127,18 +126,6 @@ class Visitors:
 
         if not passwords.check(found, message, caller.origin, BASIC, on_checked):
             on_known(Refused(is_late=True))
-
-
-def read_basic(headers: Mapping[str, str]) -> bytes | None:
-    """Return name and password of RFC 7617, as a message of PLAIN; None if there are none."""
-    scheme, _, text = headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        name, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
-    except (binascii.Error, ValueError):
-        return b""
-    return b"\0" + name + b"\0" + password if colon else b""
 
 
 def read_token(headers: Mapping[str, str], *, is_encrypted: bool) -> Secret | None:

@@ -137,6 +137,11 @@ class BrokerConfig:
         value = with_units(self.options).get(name)
         return BROKER_OPTIONS.get(name).default if value is None else value
 
+    @property
+    def lag_ticks_max(self) -> int:
+        """So many ticks a replica may be behind and is in sync."""
+        return max(1, int(self.option("replica.lag.time.max.ms")) // self.tick_ms)
+
     def option_values(self) -> dict[str, OptionValue]:
         """Return all broker options as they were when the broker started."""
         return {**BROKER_OPTIONS.defaults(), **with_units(self.options)}

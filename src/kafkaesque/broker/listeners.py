@@ -14,12 +14,14 @@ KAFKA: Final = "kafka"
 TEXT: Final = "text"
 ADMIN: Final = "admin"
 SQS: Final = "sqs"
+REGISTRY: Final = "registry"
+AMQP: Final = "amqp"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, REGISTRY)
 #: Those of them whose every log-in sends a password or a token.
-IN_THE_CLEAR: Final = (TEXT, ADMIN)
+IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, REGISTRY)
 
 
 class AccessMode(Enum):
@@ -177,7 +179,7 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
         if each.access is not AccessMode.OPEN:
             continue
         # Whoever has this machine has the broker's files as well.
-        if each.protocol in (TEXT, SQS) or (each.protocol == ADMIN and not each.is_local):
+        if each.protocol in (TEXT, SQS, AMQP) or (each.protocol == ADMIN and not each.is_local):
             helps = (
                 f"{each.protocol}.port = 0, or access of its [[listener]]"
                 if each.protocol != ADMIN

@@ -29,6 +29,7 @@ from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
+from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
@@ -45,10 +46,10 @@ from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.options.encryption import INTERNAL_ENCRYPTION
-from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.schema_checks import ProduceChecks
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
@@ -65,6 +66,7 @@ from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
+from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.broker.serving import register_servers
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
@@ -169,7 +171,7 @@ class BrokerParts:
             node=self.node,
             store=self.store,
             peers=self.peers,
-            config=replace(config.raft, in_sync_lag_ticks=self._lag_ticks()),
+            config=replace(config.raft, in_sync_lag_ticks=config.lag_ticks_max),
             tick_ms=config.tick_ms,
             on_leadership=lambda replica: self.leader_reports.on_leadership(replica),
             on_failed=self._on_disk_failed,
@@ -230,7 +232,7 @@ class BrokerParts:
 
     def _make_partitions(self) -> None:
         clock, disk = self.env.clock, self.env.disk
-        self.batch_checks = BatchChecks(disk, clock)
+        self.batch_checks = ProduceChecks(disk, clock)
         keeper_keys, draw = self.config.keeper_keys, self.env.dice.unique_bytes
         self.topic_keys = TopicKeys(
             clock=clock,
@@ -270,6 +272,10 @@ class BrokerParts:
             partitions=self.partitions,
             batch_checks=self.batch_checks,
         )
+        self.schemas = self.batch_checks.bind(
+            SchemaLog(clock, self.metadata, self.controller_client, self.forwarder, self.options)
+        )
+        self.publishing = Publishing(self.partitions, self.forwarder, self.batch_checks, self.store)
 
     def _make_tables(self) -> None:
         services = TableServices(
@@ -363,9 +369,10 @@ class BrokerParts:
         )
 
     def _make_queues(self) -> None:
+        clock = self.env.clock
         self.queue_hosts = QueueHosts(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             disk=self.env.disk,
             metadata=self.metadata,
             peers=self.peers,
@@ -376,19 +383,24 @@ class BrokerParts:
         )
         self.queue_calls = QueueCalls(
             node=self.node,
-            clock=self.env.clock,
+            clock=clock,
             caller=self.caller,
             metadata=self.metadata,
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
         mover = Mover(
-            clock=self.env.clock,
-            metadata=self.metadata,
-            calls=self.queue_calls,
-            forwarder=self.forwarder,
+            clock=clock, metadata=self.metadata, calls=self.queue_calls, forwarder=self.forwarder
         )
         self.queue_hosts.on_move = mover.move
+        self.queues = Queues(
+            node=self.node,
+            incarnation=self.incarnation,
+            clock=clock,
+            metadata=self.metadata,
+            calls=self.queue_calls,
+            hosts=self.queue_hosts,
+        )
 
     def _make_upkeep(self) -> None:
         clock, disk = self.env.clock, self.env.disk
@@ -566,12 +578,7 @@ class BrokerParts:
                 log_starts=self.log_starts,
                 elections=self.unclean_elections,
             ),
-            publishing=Publishing(
-                partitions=self.partitions,
-                forwarder=self.forwarder,
-                checks=self.batch_checks,
-                store=self.store,
-            ),
+            publishing=self.publishing,
             reading=Reading(
                 rack=config.rack,
                 clock=self.env.clock,
@@ -589,16 +596,13 @@ class BrokerParts:
             transactions=Transactions(
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
-            queues=Queues(
-                node=self.node,
-                incarnation=self.incarnation,
-                clock=self.env.clock,
-                metadata=self.metadata,
-                calls=self.queue_calls,
-                hosts=self.queue_hosts,
+            queues=self.queues,
+            exchanges=Exchanges(
+                env=self.env, cluster=self.cluster, queues=self.queues, publishing=self.publishing
             ),
             access=self._make_access(),
             keys=self.topic_keys,
+            schemas=self.schemas,
             configuration=Configuration(
                 config=config, options=options, follower=self.metadata_follower
             ),
@@ -660,10 +664,6 @@ class BrokerParts:
 
     def _new_topic_id(self) -> TopicId:
         return TopicId(self.env.dice.unique_bytes(16))
-
-    def _lag_ticks(self) -> int:
-        lag_ms = int(self.config.option("replica.lag.time.max.ms"))
-        return max(1, lag_ms // self.config.tick_ms)
 
     def _on_disk_failed(self, error: Exception) -> None:
         raise NotImplementedError

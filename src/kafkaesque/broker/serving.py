@@ -16,6 +16,7 @@ from kafkaesque.broker.requests.commands import (
     AskPart,
     ControllerCommand,
     Done,
+    ForwardAppend,
     ForwardFetch,
     ForwardProduce,
     TransferLeadership,
@@ -58,6 +59,7 @@ def register_servers(
         AdvanceStart, lambda _, request, done: log_starts.serve(request, ADVANCE_TIMEOUT_MS, done)
     )
     desk.register(ForwardProduce, lambda _, request, done: forwarder.serve_produce(request, done))
+    desk.register(ForwardAppend, lambda _, request, done: forwarder.serve_append(request, done))
     desk.register(ForwardFetch, lambda _, request, done: forwarder.serve_fetch(request, done))
     for request in get_args(AnyQueueRequest):
         desk.register(request, lambda _, each, done: queues.serve(each, done))

@@ -22,7 +22,7 @@ from kafkaesque.access.administration import (
 from kafkaesque.access.operations import OWN_TYPES, Operation, ResourceType
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from kafkaesque.access.secret import Secret
-from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.missing_rules import check_rule, on_cluster
@@ -42,6 +42,7 @@ from kafkaesque.protocols.kafka.messages.delete_acls_request import (
 )
 from kafkaesque.protocols.kafka.messages.describe_access_request import DescribeAccessRequest
 from kafkaesque.protocols.kafka.messages.describe_acls_request import DescribeAclsRequest
+from kafkaesque.protocols.kafka.messages.describe_exchanges_request import DescribeExchangesRequest
 from kafkaesque.protocols.kafka.messages.describe_queues_request import DescribeQueuesRequest
 from kafkaesque.protocols.kafka.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -348,6 +349,8 @@ def names_of(bootstrap: str, kind: ResourceType, name: str, *, is_prefix: bool) 
         names = sorted(
             queue_resource(QueueName(each.vhost, each.queue)) for each in described.queues
         )
+    elif kind in (ResourceType.EXCHANGE, ResourceType.VHOST):
+        names = _routing_names(bootstrap, kind)
     else:
         return None
     if name == "*" and not is_prefix:
@@ -355,6 +358,19 @@ def names_of(bootstrap: str, kind: ResourceType, name: str, *, is_prefix: bool) 
     if is_prefix:
         return [each for each in names if each.startswith(name)]
     return [each for each in names if each == name]
+
+
+def _routing_names(bootstrap: str, kind: ResourceType) -> list[str]:
+    """Return exchanges, or virtual hosts, as rules name them."""
+    found = ask(bootstrap, ApiKey.DESCRIBE_EXCHANGES, 0, DescribeExchangesRequest(None, False))
+    if kind is ResourceType.VHOST:
+        return sorted(each.vhost for each in found.vhosts)
+    return sorted(
+        exchange_resource(each.vhost, one.exchange)
+        for each in found.vhosts
+        for one in each.exchanges
+        if one.exchange
+    )
 
 
 def _check(bootstrap: str, operation: str, code: int, message: str | None) -> None:

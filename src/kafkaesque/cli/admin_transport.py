@@ -59,7 +59,7 @@ def exchange(
         return ApiAnswer(answer.status, json.loads(answer.read(ANSWER_BYTES_MAX)))
     except ssl.SSLError as error:
         raise CommandFailed(
-            f"{admin} does not speak TLS as KAFKAESQUE_CA wants it: {error.reason}",
+            f"{admin} does not speak TLS, and KAFKAESQUE_CA is set: {error.reason}",
             exit_code=UNREACHABLE,
         ) from None
     except OSError as error:

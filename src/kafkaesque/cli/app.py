@@ -41,8 +41,16 @@ def _use_command_config(path: str | None) -> None:
         os.environ["KAFKAESQUE_COMMAND_CONFIG"] = path
 
 
+def _apply_context(context: typer.Context, name: str | None) -> None:
+    from kafkaesque.cli import contexts
+
+    if context.invoked_subcommand not in contexts.WITHOUT:
+        contexts.apply(name, os.environ)
+
+
 @app.callback()
 def kafkaesque(
+    context: typer.Context,
     command_config: Annotated[
         str | None,
         typer.Option(
@@ -51,6 +59,15 @@ def kafkaesque(
             envvar="KAFKAESQUE_COMMAND_CONFIG",
             help="How to log in: sasl.username and sasl.password, one to a line.",
             callback=_use_command_config,
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            envvar="KAFKAESQUE_CONTEXT",
+            help="Which cluster, as kafkaesque context has it.",
         ),
     ] = None,
     version: Annotated[
@@ -69,6 +86,7 @@ def kafkaesque(
 
     `kafkaesque COMMAND --help` explains a command and gives an example.
     """
+    _apply_context(context, cluster)
 
 
 def main() -> None:

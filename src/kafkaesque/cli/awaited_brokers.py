@@ -1,7 +1,7 @@
 """Which brokers of a cluster are still to come, for who waits for all that it knows."""
 
-from kafkaesque.cli.doctor.advice import in_words
 from kafkaesque.cli.doctor.facts import Facts
+from kafkaesque.cli.doctor.findings import in_words
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.quorum import read_quorum
 from kafkaesque.cli.screen import counted

@@ -22,24 +22,28 @@ _CHANCE: Final = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Where one broker listens; `text`, `admin` and `sqs` 0 are nowhere."""
+    """Where one broker listens; `text`, `admin`, `sqs`, `amqp` and `registry` 0 are nowhere."""
 
     kafka: int
     text: int
     peer: int
     admin: int = 0
     sqs: int = 0
+    amqp: int = 0
+    registry: int = 0
 
     def named(self) -> list[tuple[str, int]]:
         """Return the ports that are used, with what they are for."""
         ports = [("Kafka", self.kafka), ("peer", self.peer)]
         ports += [("text", self.text)] if self.text else []
         ports += [("sqs", self.sqs)] if self.sqs else []
+        ports += [("amqp", self.amqp)] if self.amqp else []
+        ports += [("registry", self.registry)] if self.registry else []
         return [*ports, ("admin", self.admin)] if self.admin else ports
 
 
 #: Every protocol that a local broker can speak; the command line itself needs Kafka's.
-PROTOCOLS: Final = ("kafka", "text", "admin", "sqs")
+PROTOCOLS: Final = ("kafka", "text", "admin", "sqs", "amqp", "registry")
 
 
 def narrowed(
@@ -66,13 +70,22 @@ def narrowed(
             text=(broker.text or default.text) if "text" in wanted else 0,
             admin=(broker.admin or default.admin) if "admin" in wanted else 0,
             sqs=(broker.sqs or default.sqs) if "sqs" in wanted else 0,
+            amqp=(broker.amqp or default.amqp) if "amqp" in wanted else 0,
+            registry=(broker.registry or default.registry) if "registry" in wanted else 0,
         )
         for broker, default in zip(brokers, defaults, strict=True)
     ]
 
 
 def ports_from(
-    kafka: int, text: int, peer: int, admin: int, sqs: int, count: int
+    kafka: int,
+    text: int,
+    peer: int,
+    admin: int,
+    sqs: int,
+    amqp: int,
+    count: int,
+    registry: int = 0,
 ) -> list[BrokerPorts]:
     """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
     return [
@@ -82,6 +95,8 @@ def ports_from(
             peer=peer + n,
             admin=admin + n if admin else 0,
             sqs=sqs + n if sqs else 0,
+            amqp=amqp + n if amqp else 0,
+            registry=registry + n if registry else 0,
         )
         for n in range(count)
     ]
@@ -154,11 +169,19 @@ def unused_ports(count: int) -> list[int]:
 
 def free_ports(count: int) -> list[BrokerPorts]:
     """Return ports for some brokers that nobody used a moment ago."""
-    numbers = unused_ports(5 * count)
-    fives = zip(*(numbers[first::5] for first in range(5)), strict=True)
+    numbers = unused_ports(7 * count)
+    sevens = zip(*(numbers[first::7] for first in range(7)), strict=True)
     return [
-        BrokerPorts(kafka=kafka, text=text, peer=peer, admin=admin, sqs=sqs)
-        for kafka, text, peer, admin, sqs in fives
+        BrokerPorts(
+            kafka=kafka,
+            text=text,
+            peer=peer,
+            admin=admin,
+            sqs=sqs,
+            amqp=amqp,
+            registry=registry,
+        )
+        for kafka, text, peer, admin, sqs, amqp, registry in sevens
     ]
 
 
@@ -179,7 +202,8 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
             if port in seen:
                 raise wrong_usage(
                     f"{port} would be both the {name} and the {seen[port]}",
-                    "set --port, --text-port, --peer-port, --admin-port, --sqs-port further apart",
+                    "set --port, --text-port, --peer-port, --admin-port, --sqs-port, --amqp-port, "
+                    "--registry-port further apart",
                 )
             seen[port] = name
     for port, name in seen.items():

@@ -16,6 +16,8 @@ from kafkaesque.cli.failure import CommandFailed
 
 #: Mistakes in the command line; Typer has no public name for what its `BadParameter` is one of.
 _WrongUsage: Final[Any] = typer.BadParameter.__mro__[1]
+#: A group of commands without the name of one. With colours, its help is printed by its making.
+_NoCommand: Final[Any] = sys.modules[_WrongUsage.__module__].NoArgsIsHelpError
 
 
 def run_to_end(run: Callable[[], Any]) -> NoReturn:
@@ -31,10 +33,10 @@ def run_to_end(run: Callable[[], Any]) -> NoReturn:
 
 def _tell_wrong_usage(error: Any) -> int:
     """Say what is wrong with the command line; one without any words is answered with help."""
-    command = error.ctx.command_path if error.ctx is not None else "kafkaesque"
-    if error.ctx is not None and error.message == error.ctx.get_help():
-        sys.stderr.write(f"{error.message}\n")
+    if isinstance(error, _NoCommand):
+        sys.stderr.write(f"{error.message}\n" if error.message else "")
     else:
+        command = error.ctx.command_path if error.ctx is not None else "kafkaesque"
         sentence = error.format_message().replace("\n", " ").rstrip(".")
         failure = wrong_usage(f"{sentence[:1].lower()}{sentence[1:]}", f"{command} --help")
         failure.show()

@@ -404,11 +404,12 @@ class LocalCluster:
             "host": self._host,
             "kafka.port": ports.kafka,
             "sqs.port": ports.sqs,
+            "amqp.port": ports.amqp,
             "peer.port": ports.peer,
         }
         with_log_in = self.security is not None
-        # The keys of [broker] open these two to everybody: with a log-in they are tables.
-        others = {"text": ports.text, "admin": ports.admin}
+        # The keys of [broker] open these to everybody: with a log-in they are tables.
+        others = {"text": ports.text, "admin": ports.admin, "registry": ports.registry}
         values.update(
             {f"{name}.port": port for name, port in others.items() if not (port and with_log_in)}
         )

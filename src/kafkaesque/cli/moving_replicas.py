@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkaesque.cli.doctor.findings import NAMED_MAX, named
+from kafkaesque.cli.doctor.findings import NAMED_MAX, in_words, named
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
@@ -140,9 +140,11 @@ def sentences(moves: Moves) -> list[str]:
     """Return what moves in words, each pair of places once."""
     ways: dict[tuple[str, str], list[str]] = {}
     for (topic, number), move in sorted(moves.items()):
-        ways.setdefault((_list(move.origin), _list(move.target)), []).append(f"{topic}-{number}")
+        ways.setdefault((in_words(move.origin), in_words(move.target)), []).append(
+            f"{topic}-{number}"
+        )
     told = [
-        f"replicas move from broker(s) {origin} to {target}: {named(names)}"
+        f"replicas move from {origin} to {target}: {named(names)}"
         for (origin, target), names in list(ways.items())[:NAMED_MAX]
     ]
     rest = len(ways) - NAMED_MAX

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaesque.cli.doctor.advice import in_words
+from kafkaesque.cli.doctor.findings import in_words
 from kafkaesque.cli.screen import Cell, Table, counted
 
 #: With more of them, partitions are counted by topic; of more topics, the rest is counted.

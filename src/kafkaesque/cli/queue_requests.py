@@ -158,7 +158,11 @@ def unknown(queue: Queue) -> CommandFailed:
     except CommandFailed:
         names = []
     near = difflib.get_close_matches(queue.name, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"kafkaesque queue create {queue.name}"
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else f"kafkaesque queue list, or: kafkaesque queue create {queue.name}"
+    )
     return CommandFailed(f"queue {queue.name} does not exist", hint=hint)
 
 

@@ -71,7 +71,7 @@ def read_only_disk(root: Path, on_read: OnRead = lambda _: None) -> Disk:
         pass
     except OSError:
         raise CommandFailed(
-            f"a broker has {root} open; what it is just writing would look torn",
+            f"a broker has {root} open; what it is writing would look damaged",
             hint="stop it first",
         ) from None
     return cast("Disk", ReadOnlyDisk(root, on_read))

@@ -269,7 +269,11 @@ def elect_preferred(bootstrap: str) -> tuple[list[Where], dict[Where, str]]:
     """
     request = ElectLeadersRequest(_PREFERRED, None, REQUEST_TIMEOUT_MS)
     wait_s = REQUEST_TIMEOUT_MS / 1000 + ANSWER_SPARE_S
-    return _elected(ask(bootstrap, ApiKey.ELECT_LEADERS, _ELECT_VERSION, request, timeout_s=wait_s))
+    answer: ElectLeadersResponse = ask(
+        bootstrap, ApiKey.ELECT_LEADERS, _ELECT_VERSION, request, timeout_s=wait_s
+    )
+    check_rule(answer.error_code, bootstrap, on_cluster("alter"))
+    return _elected(answer)
 
 
 def elect_leaders(

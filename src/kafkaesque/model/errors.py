@@ -58,6 +58,14 @@ class QueueNotAuthorized(NotAuthorized):
     """No rule allows it with the queue."""
 
 
+class ExchangeNotAuthorized(NotAuthorized):
+    """No rule allows it with the exchange."""
+
+
+class VhostNotAuthorized(NotAuthorized):
+    """No rule allows it with the virtual host."""
+
+
 class TokenNotAuthorized(NotAuthorized):
     """No rule allows it with this user's delegation tokens."""
 
@@ -239,6 +247,10 @@ class EligibleLeadersNotAvailable(RequestRefused):
 
 class NotController(RequestRefused):
     """This broker does not lead the controller group."""
+
+
+class LogEndMoved(RequestRefused):
+    """The log does not end where it was to end: somebody else has appended meanwhile."""
 
 
 class OverBound(RequestRefused):

@@ -11,6 +11,12 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 #: How alike a name has to be to one that is unknown: below, it is another option altogether.
 NEAR_MIN = 0.65
+#: The longest text that is a value. Values that clients set are in the memory of every broker.
+VALUE_LENGTH_MAX = 1024 * 1024
+#: No option has so long a name: what is longer is like none, and is not compared, which takes long.
+NAME_LENGTH_MAX = 200
+#: So much of a client's text is shown in a refusal.
+SHOWN_LENGTH_MAX = 100
 
 
 class OptionType(Enum):
@@ -85,6 +91,10 @@ class Option:
         Raises:
             ConfigError: wrong type or out of range; the message names the option and what fits.
         """
+        if isinstance(value, str) and len(value) > VALUE_LENGTH_MAX:
+            raise ConfigError(
+                f"{self.name} has {len(value):,} characters, and may have {VALUE_LENGTH_MAX:,}"
+            )
         try:
             parsed = _PARSERS[self.type](value)
         except (TypeError, ValueError):
@@ -115,8 +125,14 @@ class Option:
     def _refused(self, value: object) -> ConfigError:
         why = self.why and f" ({self.why})"
         return ConfigError(
-            f"{self.name} = {value!r} is not allowed: it must be {self.allowed}{why}"
+            f"{self.name} = {_shown(value)} is not allowed: it must be {self.allowed}{why}"
         )
+
+
+def _shown(value: object) -> str:
+    """Return what a client has sent, as it may stand in a refusal."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +249,11 @@ class OptionTable:
             # Not loaded by brokers whose files have no mistake.
             import difflib
 
-            near = difflib.get_close_matches(name.lower(), self._options, n=1, cutoff=NEAR_MIN)
+            near: list[str] = []
+            if len(name) <= NAME_LENGTH_MAX:
+                near = difflib.get_close_matches(name.lower(), self._options, n=1, cutoff=NEAR_MIN)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"unknown {self.kind} option {name!r}{hint}")
+            raise ConfigError(f"unknown {self.kind} option {_shown(name)}{hint}")
         return option
 
     def names(self) -> list[str]:

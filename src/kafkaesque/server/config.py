@@ -104,7 +104,8 @@ SERVER_OPTIONS = OptionTable(
             doc="Port for Kafka clients.",
         ),
         access_option(
-            "Of the listeners at kafka.port and sqs.port; a [[listener]] has an access of its own."
+            "Of the listeners at kafka.port, sqs.port, amqp.port and registry.port; a [[listener]] "
+            "has an access of its own."
         ),
         Option(
             name="super.users",
@@ -147,6 +148,23 @@ SERVER_OPTIONS = OptionTable(
             minimum=0,
             maximum=PORT_MAX,
             doc="Port of Amazon SQS, over HTTP, such as 9324; 0: none. See [SQS](sqs.md).",
+        ),
+        Option(
+            name="amqp.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of AMQP 0-9-1, such as 5672; 0: none. See [AMQP](amqp.md).",
+        ),
+        Option(
+            name="registry.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of the schema registry, over HTTP, such as 8081; 0: none. See "
+            "[Schema registry](schema-registry.md).",
         ),
         Option(
             name="admin.port",

@@ -83,8 +83,8 @@ def find_exposed_peers(
     where = f"the port for brokers at {address}, which other machines reach,"
     if not has_secret and not allows_open:
         yield (
-            f"{where} lets in everybody: set cluster.secret.file, or peers in [tls]; if it is "
-            f"meant, set {ALLOW_OPEN} = true in [broker]"
+            f"{where} lets in everybody: set cluster.secret.file, or peers in [tls]; if you "
+            f"want that, set {ALLOW_OPEN} = true in [broker]"
         )
     elif has_secret and not allows_plaintext and not allows_open:
         yield (

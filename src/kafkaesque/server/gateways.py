@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, KAFKA, SQS, TEXT
+from kafkaesque.broker.listeners import ADMIN, AMQP, KAFKA, REGISTRY, SQS, TEXT
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 
@@ -32,6 +32,18 @@ def _make_sqs(doors: Doors, chassis: Chassis) -> Gateway:
     return SqsGateway(doors, chassis)
 
 
+def _make_registry(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.registry.gateway import RegistryGateway
+
+    return RegistryGateway(doors, chassis)
+
+
+def _make_amqp(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.amqp.gateway import AmqpGateway
+
+    return AmqpGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -43,6 +55,8 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     KAFKA: _make_kafka,
     TEXT: _make_text,
     SQS: _make_sqs,
+    REGISTRY: _make_registry,
+    AMQP: _make_amqp,
     ADMIN: _make_admin,
 }
 

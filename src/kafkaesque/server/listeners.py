@@ -13,7 +13,9 @@ from typing import Final
 from kafkaesque.access.sasl_mechanisms import MECHANISMS
 from kafkaesque.broker.listeners import (
     ADMIN,
+    AMQP,
     KAFKA,
+    REGISTRY,
     SQS,
     TEXT,
     AccessMode,
@@ -27,7 +29,14 @@ from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValu
 from kafkaesque.server.tls_settings import LISTENER_TLS_OPTIONS
 
 #: Every protocol that a broker speaks, with its port where none is set.
-PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080, SQS: 9324}
+PORTS: Final[Mapping[str, int]] = {
+    KAFKA: 9092,
+    TEXT: 7070,
+    ADMIN: 8080,
+    SQS: 9324,
+    AMQP: 5672,
+    REGISTRY: 8081,
+}
 PORT_MAX: Final = 65_535
 LISTENERS_MAX: Final = 64
 
@@ -95,7 +104,8 @@ LISTENER_OPTIONS: Final = OptionTable(
             doc="Port that clients are told to connect to; 0: port.",
         ),
         access_option(
-            "For the protocols text and admin not without TLS, but on the loopback address."
+            "For the protocols text, admin and registry not without TLS, but on the loopback "
+            "address."
         ),
         Option(
             name="log.in.by",
@@ -136,7 +146,9 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(advertised, port),
             Address(host, port),
             f"{protocol}.port",
-            AccessMode(str(values["access"])) if protocol in (KAFKA, SQS) else AccessMode.OPEN,
+            AccessMode(str(values["access"]))
+            if protocol in (KAFKA, SQS, AMQP, REGISTRY)
+            else AccessMode.OPEN,
         )
         for protocol, port in ports.items()
         if port and protocol not in taken

@@ -13,7 +13,9 @@ from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import (
     ADMIN,
+    AMQP,
     KAFKA,
+    REGISTRY,
     SQS,
     TEXT,
     AccessMode,
@@ -26,8 +28,10 @@ from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
 from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.network import Address
+from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.gateway.registry.gateway import RegistryGateway
 from kafkaesque.gateway.sqs.gateway import SqsGateway
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.membership.config import MembershipConfig
@@ -45,6 +49,8 @@ KAFKA_PORT: Final = 9092
 TEXT_PORT: Final = 7070
 ADMIN_PORT: Final = 8080
 SQS_PORT: Final = 9324
+REGISTRY_PORT: Final = 8081
+AMQP_PORT: Final = 5672
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
@@ -98,12 +104,20 @@ GATEWAYS: Final[Mapping[int, MakeGateway]] = {
 }
 #: For what speaks SQS. Brokers register each port, so that one more gives a seed another run.
 SQS_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, SQS_PORT: SqsGateway}
+#: For the schema registry, the same.
+REGISTRY_GATEWAYS: Final[Mapping[int, MakeGateway]] = {
+    **GATEWAYS,
+    REGISTRY_PORT: RegistryGateway,
+}
+AMQP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, AMQP_PORT: AmqpGateway}
 #: What is spoken at these ports, and registered with the controller.
 PROTOCOLS: Final[Mapping[int, str]] = {
     KAFKA_PORT: KAFKA,
     TEXT_PORT: TEXT,
     ADMIN_PORT: ADMIN,
     SQS_PORT: SQS,
+    REGISTRY_PORT: REGISTRY,
+    AMQP_PORT: AMQP,
 }
 #: Open from the start of a broker to its end, as it is at a real one.
 EARLY: Final = (ADMIN_PORT,)

@@ -298,6 +298,17 @@ class ProducerStateTable:
         entry = self._entries.get(producer_id)
         return 0 if entry is None or entry.epoch != epoch else _after(entry.last_sequence, 1)
 
+    def skip(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Take `sequence` for what follows: the numbers before it are for others than this log.
+
+        A producer that is not known may begin with any number.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None and entry.epoch == epoch:
+            self._entries[producer_id] = entry._replace(
+                last_sequence=_after(sequence, SEQUENCE_MAX)
+            )
+
     def verified(self, guard: Guard) -> bool:
         """The coordinator has confirmed a transaction: its first batch is let pass.
 

@@ -86,6 +86,14 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     "purgeQueue": ("POST", "/queues/mails/purge", None, (_O.READ, _T.QUEUE, "mails")),
     "redriveQueue": ("POST", "/queues/mails/redrive", {}, (_O.READ, _T.QUEUE, "mails")),
     "showGroup": ("GET", "/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
+    "whyRecord": (
+        "GET",
+        "/why/topics/orders-eu/partitions/0?offset=0",
+        None,
+        (_O.DESCRIBE, _T.TOPIC, "orders-eu"),
+    ),
+    "whyGroup": ("GET", "/why/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
+    "whyMessage": ("GET", "/why/queues/work?message=0", None, (_O.DESCRIBE, _T.QUEUE, "work")),
     "listKeys": ("GET", "/keys", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "rewrapKeys": ("POST", "/keys/rewrap", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "rotateKey": ("POST", "/topics/orders-eu/keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
@@ -109,8 +117,9 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
     ),
 }
-#: What is answered where it is allowed: there is no such person, and no key keeper.
+#: What is answered where it is allowed: there is no such person or queue, and no key keeper.
 ANSWERS = {
+    "whyMessage": 404,
     "addSecondFactor": 404,
     "removeSecondFactor": 404,
     "endSessions": 404,
@@ -134,6 +143,7 @@ WITHOUT_NEEDS = {
     "listQueues",
     "listGroups",
     "listTransactions",
+    "whyProducer",
     "logIn",
     "showSession",
     "logOut",

@@ -12,6 +12,7 @@ from kafkaesque.broker.metadata.change_rights import check_rights
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import LEVEL_WITH_QUEUES, METADATA
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, queue_resource
+from kafkaesque.broker.metadata.queue_planner import OPTION_LENGTH_MAX
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS, make_policy
 from kafkaesque.broker.requests.client_command import OnBehalfOf
@@ -284,3 +285,12 @@ def test_rules_tell_queues_of_two_virtual_hosts_apart() -> None:
         for vhost, name in (("/", "a/b"), ("a", "b"), ("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"))
     }
     assert len(names) == 5
+
+
+def test_options_of_queues_fit_into_the_memory_of_every_broker(cluster: Cluster) -> None:
+    long: dict[str, str] = {"tags": "x" * (OPTION_LENGTH_MAX + 1)}
+    with pytest.raises(InvalidConfig, match="tags has 65,537 characters, and may have 65,536"):
+        cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name="tasks", options=long))
+    cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name="tasks"))
+    with pytest.raises(InvalidConfig, match="tags has 65,537 characters"):
+        cluster.do(ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={**long}))

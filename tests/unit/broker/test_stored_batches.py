@@ -41,7 +41,7 @@ def read_through(world: World) -> tuple[list[Offset], Exception | None]:
     def take(_: BatchHeader, records: list[Record]) -> None:
         offsets.extend(Offset(record.offset) for record in records)
 
-    partition: Any = SimpleNamespace(log=log, log_start_offset=log.start_offset)
+    partition: Any = SimpleNamespace(log=log, log_start_offset=log.start_offset, sealing=None)
     LogReader(
         partition=partition,
         disk=world.disk,

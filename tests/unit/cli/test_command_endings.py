@@ -67,6 +67,15 @@ def on_a_terminal(*words: str, environment: Mapping[str, str]) -> str:
     return found.decode()
 
 
+def test_on_a_terminal_a_mistake_is_an_error_and_no_help() -> None:
+    said = on_a_terminal("topic", "create", environment={})
+    assert said == "error: missing argument 'TOPIC'\r\ntry:   kafkaesque topic create --help\r\n"
+
+
+def test_on_a_terminal_help_is_shown_once() -> None:
+    assert on_a_terminal("topic", environment={}).count("Usage: ") == 1
+
+
 @pytest.mark.parametrize(
     "words",
     [["config", "list", "broker"], ["topic", "create", "--help"], ["topic", "--bogus"]],

@@ -263,7 +263,8 @@ def test_one_broker_alone_is_a_finding() -> None:
 
 def test_every_finding_has_its_row_in_the_documentation_with_its_level() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    # Rows of findings have a level; causes that `why` names may be called the same.
+    rows = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") > 3]
     for check, found in CASES.items():
         (row,) = (line for line in rows if f"`{check}`" in line.split("|")[1])
         (finding,) = diagnose(found, Limits())

@@ -337,7 +337,7 @@ def test_moves_are_told_in_few_sentences() -> None:
     many = {Where("t", number): move([1], [number + 2]) for number in range(12)}
     same = {Where("u", number): move([1, 2], [2, 3]) for number in range(20)}
     (sentence,) = sentences(same)
-    assert sentence.startswith("replicas move from broker(s) 2,1 to 2,3: u-0, u-1, ")
+    assert sentence.startswith("replicas move from brokers 2, 1 to brokers 2, 3: u-0, u-1, ")
     assert sentence.endswith(" and 12 more")
     assert len(sentences(many)) == 9
     assert "and 4 more" in sentences(many)[-1]

@@ -9,7 +9,7 @@ from kafkaesque.admin.http import Answer, Request
 from kafkaesque.console.pages import ConsolePages
 
 #: First paint needs what the page names; a plot is loaded when one is shown.
-SCRIPT_BYTES_MAX = 60_000
+SCRIPT_BYTES_MAX = 66_000
 #: The page to log in is one of its own.
 LOGIN_BYTES_MAX = 1_000
 FIRST_SCRIPT_BYTES_MAX = 40_000

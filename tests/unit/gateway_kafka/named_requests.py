@@ -222,6 +222,15 @@ _MADE: dict[int, Make] = {
     ),
     K.DELETE_QUEUE: lambda m, v, name: m.DeleteQueueRequest("/", name, 5_000),
     K.MAINTAIN_QUEUE: lambda m, v, name: m.MaintainQueueRequest("/", name, 1, name, 5_000),
+    K.DESCRIBE_EXCHANGES: lambda m, v, name: m.DescribeExchangesRequest(None, True),
+    K.ALTER_VHOST: lambda m, v, name: m.AlterVhostRequest(name, 1, 5_000),
+    K.ALTER_EXCHANGE: lambda m, v, name: m.AlterExchangeRequest(
+        "/", name, 1, "direct", timeout_ms=5_000
+    ),
+    K.ALTER_BINDING: lambda m, v, name: m.AlterBindingRequest("/", 1, name, 0, name, "", "", 5_000),
+    K.PUBLISH_MESSAGES: lambda m, v, name: m.PublishMessagesRequest(
+        "/", name, ["k"], _records(), 5_000
+    ),
     # Nothing of it may come to pass.
     K.UNREGISTER_BROKER: lambda m, v, name: m.UnregisterBrokerRequest(77),
     K.ADD_RAFT_VOTER: lambda m, v, name: m.AddRaftVoterRequest(None, 5_000, 77),

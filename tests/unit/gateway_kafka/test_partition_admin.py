@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -16,6 +17,7 @@ from kafkaesque.protocols.kafka.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
 from kafkaesque.protocols.kafka.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -185,6 +187,32 @@ def test_all_partitions_that_need_it_are_elected(live_trio: LiveCluster) -> None
     preferred, _ = move_leader(live, "orders")
     assert elect(live, everything=True) == {("orders", 0): 0}
     assert live.partition("orders", node=preferred).is_leader
+
+
+def test_with_all_partitions_the_logs_of_queues_are_elected(live_trio: LiveCluster) -> None:
+    live = live_trio
+    assert live.ask(CreateQueueRequest("/", "mails", timeout_ms=TIMEOUT_MS)).error_code == 0
+    (log,) = [
+        each
+        for each in live.broker.state.partitions_by_group.values()
+        if each.topic.startswith(QUEUE_LOG_PREFIX)
+    ]
+    assert log.topic not in live.broker.state.topics
+    preferred, other = log.replicas[0], log.replicas[1]
+    tables = [one.broker.leaders for one in live.nodes.values()]
+
+    def is_led_by(node: NodeId) -> bool:
+        reports = [table.get(log.group) for table in tables]
+        return all(
+            each is not None and each.leader == node and len(each.in_sync) == len(log.replicas)
+            for each in reports
+        )
+
+    live.wait(lambda: is_led_by(preferred), "the preferred leader leads")
+    live.nodes[preferred].broker.driver.transfer_leadership(log.group, NodeId(other))
+    live.wait(lambda: is_led_by(other), "another broker leads")
+    assert elect(live, everything=True) == {(log.topic, 0): 0}
+    live.wait(lambda: is_led_by(preferred), "the preferred leader leads again")
 
 
 def test_a_preferred_leader_that_is_gone_is_not_available(live_trio: LiveCluster) -> None:

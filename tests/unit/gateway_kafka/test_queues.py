@@ -11,6 +11,7 @@ import pytest
 from kafkaesque.gateway.kafka.queue_admin import Maintenance
 from kafkaesque.gateway.kafka.queues import Action
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.message_headers import DEATH, ORIGIN
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages import (
@@ -296,3 +297,21 @@ def test_a_queue_over_a_topic_that_cannot_be(
     answer = cluster.ask(request)
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert said in answer.error_message
+
+
+def test_what_only_brokers_say_of_a_message_is_not_taken_from_publishers(
+    cluster: LiveCluster, name: str
+) -> None:
+    create(cluster, name)
+    headers = (("own", b"kept"), (DEATH, b'{"queue": "elsewhere"}'), (ORIGIN, b"{}"))
+    # A value that has such a word in it is nobody's header.
+    records = [Record(0, 0, b"k", DEATH.encode(), headers), Record(1, 0, None, b"plain", ())]
+    request = put_messages_request.PutMessagesRequest(
+        VHOST, name, TIMEOUT_MS, bytes(encode_batch(records))
+    )
+    assert cluster.ask(request).error_code == 0
+    found = decode_batch(take(cluster, name).records, 1_000_000)
+    assert [(each.key, each.value, each.headers) for each in found] == [
+        (b"k", DEATH.encode(), (("own", b"kept"),)),
+        (None, b"plain", ()),
+    ]

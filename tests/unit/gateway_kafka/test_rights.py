@@ -22,6 +22,7 @@ from kafkaesque.gateway.kafka.authorization import (
 from kafkaesque.gateway.kafka.guards import cluster as whole
 from kafkaesque.gateway.kafka.guards import (
     configs,
+    exchanges,
     groups,
     queues,
     share_groups,
@@ -62,13 +63,15 @@ FORBIDDEN = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.QUEUE_AUTHORIZATION_FAILED,
+    ErrorCode.EXCHANGE_AUTHORIZATION_FAILED,
+    ErrorCode.VHOST_AUTHORIZATION_FAILED,
 }
 #: One that exists and one that does not, equally long.
 THERE, ABSENT = "there", "absen"
 #: What is asked before the log-in, or by everybody.
 FREE = {key for key in HANDLERS if not ROWS[key].needs} | {ApiKey.DESCRIBE_CLUSTER}
 #: What shows those things that may be seen, and refuses nothing.
-SHOWING = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
+SHOWING = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_EXCHANGES}
 #: No error has a place in their oldest versions, or none is known there.
 SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 #: What is one's own needs no rule: see `test_delegation_tokens.py`.
@@ -143,6 +146,7 @@ def test_every_guard_that_a_row_names_is_there() -> None:
     modules = {
         "cluster": whole,
         "configs": configs,
+        "exchanges": exchanges,
         "groups": groups,
         "queues": queues,
         "share_groups": share_groups,
@@ -241,7 +245,8 @@ def test_the_needs_of_the_table_are_enough(
 def test_a_deny_takes_each_need_away(cluster: LiveCluster, mia: Client, key: int) -> None:
     allow(cluster, "mia", O.ALL, T.TOPIC, "*")
     allow(cluster, "mia", O.ALL, T.GROUP, "*")
-    allow(cluster, "mia", O.ALL, T.QUEUE, "*")
+    for kind in (T.QUEUE, T.EXCHANGE, T.VHOST):
+        allow(cluster, "mia", O.ALL, kind, "*")
     allow(cluster, "mia", O.ALL, T.TRANSACTIONAL_ID, "*")
     allow(cluster, "mia", O.ALL, T.CLUSTER, CLUSTER_NAME)
     for kind in {need.resource_type for need in ROWS[key].needs}:

@@ -16,10 +16,14 @@ from kafkaesque.gateway.kafka.share_sessions import (
     Member,
     ShareSessions,
 )
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.ids import TopicId
+from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api import SUPPORTED, ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.frames import read_response
 from kafkaesque.protocols.kafka.messages import share_fetch_request as fetching
+from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
 from kafkaesque.protocols.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -29,6 +33,7 @@ from kafkaesque.protocols.kafka.messages.incremental_alter_configs_request impor
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kafkaesque.protocols.kafka.messages.put_messages_request import PutMessagesRequest
 from kafkaesque.protocols.kafka.messages.share_acknowledge_request import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -38,6 +43,7 @@ from kafkaesque.protocols.kafka.messages.share_acknowledge_request import (
 from kafkaesque.protocols.kafka.messages.share_group_heartbeat_request import (
     ShareGroupHeartbeatRequest,
 )
+from kafkaesque.protocols.kafka.messages.take_messages_request import TakeMessagesRequest
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.secured import (
     SECRET,
@@ -72,7 +78,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 class Reader:
     """A user's connection, and its place in a share session."""
 
-    def __init__(self, cluster: LiveCluster, user: str, topic_id: bytes) -> None:
+    def __init__(self, cluster: LiveCluster, user: str, topic_id: TopicId) -> None:
         self.client = Client(cluster)
         self.client.log_in(user)
         self._topic_id = topic_id
@@ -207,3 +213,25 @@ def test_sessions_that_are_ended_are_forgotten_by_their_connection() -> None:
         connected.note(member, session)
         sessions.end(member)
     assert len(connected) <= NAMED_MIN
+
+
+def test_a_rule_that_goes_while_messages_of_a_queue_are_waited_for(cluster: LiveCluster) -> None:
+    root, alice = Client(cluster), Client(cluster)
+    root.log_in("root")
+    alice.log_in("alice")
+    assert root.ask(CreateQueueRequest("/", "jobs", timeout_ms=10_000)).error_code == 0
+    allow(cluster, "alice", Operation.READ, ResourceType.QUEUE, "jobs")
+    take = TakeMessagesRequest("/", "jobs", 0, 1, 10_000, 5_000, 8_000)
+    alice.request(take)
+    cluster.run_for(0.5)
+    forget_rules(cluster, "alice")
+    records = bytes(encode_batch([Record(0, 0, None, b"not for everybody", ())]))
+    assert root.ask(PutMessagesRequest("/", "jobs", 10_000, records)).error_code == 0
+    frame = memoryview(alice.receive())
+    answer = read_response(frame, ApiKey.TAKE_MESSAGES, SUPPORTED[ApiKey.TAKE_MESSAGES].last)[1]
+    assert answer.error_code == ErrorCode.QUEUE_AUTHORIZATION_FAILED
+    assert not answer.records
+    found = root.ask(take)
+    assert (bool(found.records), found.failures) == (True, [0])
+    root.close()
+    alice.close()

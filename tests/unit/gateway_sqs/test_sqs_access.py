@@ -83,6 +83,12 @@ class Secured:
 
     def do(self, act: Callable[[], ResultT]) -> ResultT:
         """Do what blocks, in a thread, while the broker runs in this one."""
+        end = self.begin(act)
+        self.live.wait(end.done, "the client is done")
+        return end.result()
+
+    def begin(self, act: Callable[[], ResultT]) -> Future[ResultT]:
+        """Begin to do what blocks."""
         end: Future[ResultT] = Future()
 
         def run() -> None:
@@ -92,8 +98,7 @@ class Secured:
                 end.set_exception(error)
 
         Thread(target=run, daemon=True).start()
-        self.live.wait(end.done, "the client is done")
-        return end.result()
+        return end
 
     def ask(
         self,
@@ -104,10 +109,23 @@ class Secured:
         **asked: Any,
     ) -> Any:
         """Have boto3 do something, signed with a key."""
+        client = self.client(key, mode, secret)
+        try:
+            return self.do(lambda: getattr(client, operation)(**asked))
+        finally:
+            client.close()
+
+    def client(
+        self,
+        key: MadeAccessKey | None,
+        mode: AccessMode = AccessMode.REQUIRED,
+        secret: str = "",
+    ) -> Any:
+        """Return a client that signs with a key."""
         config: dict[str, Any] = {"retries": {"total_max_attempts": 1}}
         if key is None:
             config["signature_version"] = UNSIGNED
-        client = boto3.client(
+        return boto3.client(
             "sqs",
             endpoint_url=self.urls[mode],
             region_name="us-east-1",
@@ -115,10 +133,6 @@ class Secured:
             aws_secret_access_key=secret or (key.secret if key else "none"),
             config=Config(**config),
         )
-        try:
-            return self.do(lambda: getattr(client, operation)(**asked))
-        finally:
-            client.close()
 
     def refusal(self, operation: str, key: MadeAccessKey | None, **more: Any) -> str:
         with pytest.raises(ClientError) as caught:
@@ -182,6 +196,26 @@ def test_a_secret_is_not_sent_where_others_can_read_along(secured: Secured) -> N
     assert answer.error_code
     assert "TLS" in answer.error_message
     assert "spied" not in secured.live.broker.doors.access.state.users
+
+
+def test_a_rule_that_goes_while_a_request_waits_for_messages(secured: Secured) -> None:
+    root, other = secured.key(ROOT), secured.key("waiter")
+    url = secured.ask("create_queue", root, QueueName="awaited")["QueueUrl"]
+    allow(secured.live, "waiter", Operation.READ, ResourceType.QUEUE, "awaited")
+    client = secured.client(other)
+    waiting = secured.begin(lambda: client.receive_message(QueueUrl=url, WaitTimeSeconds=10))
+    secured.live.run_for(0.5)
+    assert not waiting.done()
+    forget_rules(secured.live, "waiter")
+    secured.ask("send_message", root, QueueUrl=url, MessageBody="not for everybody")
+    secured.live.wait(waiting.done, "the request is answered")
+    with pytest.raises(ClientError) as caught:
+        waiting.result()
+    assert caught.value.response["Error"]["Code"] == "AccessDenied"
+    # It was given back.
+    found = secured.ask("receive_message", root, QueueUrl=url, WaitTimeSeconds=5)
+    assert [each["Body"] for each in found["Messages"]] == ["not for everybody"]
+    client.close()
 
 
 def test_rules_say_who_may_do_what(secured: Secured) -> None:

@@ -17,12 +17,18 @@ from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.text import authorization, log_in
 from kafkaesque.gateway.text.gateway import TextGateway
+from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.records import Record
+from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
+from kafkaesque.protocols.kafka.messages.put_messages_request import PutMessagesRequest
+from kafkaesque.protocols.kafka.messages.take_messages_request import TakeMessagesRequest
 from kafkaesque.protocols.text.commands import Command
 from tests.unit.gateway_kafka.secured import (
     PASSWORD,
     SECRET,
     SUPER,
+    Client,
     add_user,
     allow,
     change,
@@ -188,6 +194,22 @@ def test_consuming_needs_read_on_topic_and_group(required: TextCluster, alice: P
     allow(required.live, "alice", _O.READ, _T.GROUP, "g")
     assert alice.ok("SUBS orders g") == subscription
     assert alice.say(f"CONS orders {subscription} next")[-1].startswith("OK")
+
+
+def test_a_rule_that_goes_while_get_waits(required: TextCluster, alice: Person) -> None:
+    root = Client(required.live)
+    assert root.ask(CreateQueueRequest("/", "mails", timeout_ms=10_000)).error_code == 0
+    allow(required.live, "alice", _O.READ, _T.QUEUE, "mails")
+    alice.type("GET mails 10\n")
+    required.live.run_for(0.5)
+    forget_rules(required.live, "alice")
+    records = encode_batch([Record(0, 0, None, b"not for everybody", ())])
+    put = PutMessagesRequest("/", "mails", 10_000, bytes(records))
+    assert root.ask(put).error_code == 0
+    assert alice.line().startswith("ERROR no rule allows Read on queue 'mails'")
+    taken = root.ask(TakeMessagesRequest("/", "mails", 0, 1, 10_000, 5_000, 5_000))
+    assert (bool(taken.records), taken.failures) == (True, [0])
+    root.close()
 
 
 def test_the_brokers_own_topics_are_reached_by_no_prefix(

@@ -1,11 +1,18 @@
 """What is said about options that are wrong."""
 
+import difflib
 import math
 
 import pytest
 
 from kafkaesque.model.errors import ConfigError
-from kafkaesque.model.options import INT32_MAX, Option, OptionTable, OptionType
+from kafkaesque.model.options import (
+    INT32_MAX,
+    VALUE_LENGTH_MAX,
+    Option,
+    OptionTable,
+    OptionType,
+)
 
 TABLE = OptionTable(
     "topic",
@@ -115,3 +122,31 @@ def test_an_option_of_kafkas_that_is_not_here_says_why() -> None:
     assert str(refused.value) == (
         "flush.ms is an option of Apache Kafka that Kafkaesque does not have: everything is synced"
     )
+
+
+def test_a_text_that_a_client_sends_is_bounded() -> None:
+    text = Option(name="tags", type=OptionType.STRING, default="", doc="")
+    assert text.parse("x" * VALUE_LENGTH_MAX) == "x" * VALUE_LENGTH_MAX
+    with pytest.raises(ConfigError, match="has 1,048,577 characters, and may have 1,048,576"):
+        text.parse("x" * (VALUE_LENGTH_MAX + 1))
+    number = Option(name="size", type=OptionType.LONG, default=0, doc="")
+    with pytest.raises(ConfigError) as caught:
+        number.parse("x" * 100_000)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_name_that_is_very_long_is_compared_with_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def compare(name: str, *more: object, **options: object) -> list[str]:
+        compared.append(name)
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", compare)
+    table = OptionTable("topic", [Option(name="size", type=OptionType.LONG, default=0, doc="")])
+    with pytest.raises(ConfigError) as caught:
+        table.get("x" * 1_000_000)
+    assert (len(str(caught.value)) < 300, compared) == (True, [])
+    with pytest.raises(ConfigError, match="unknown topic option 'sise'"):
+        table.get("sise")
+    assert compared == ["sise"]

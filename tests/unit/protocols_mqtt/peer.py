@@ -97,6 +97,10 @@ class Broker:
                 return p.Puback(packet_id=event.packet_id)
             case p.Publish(qos=2):
                 return p.Pubrec(packet_id=event.packet_id)
+            case p.Pubrec():
+                # This broker has sent nothing.
+                missing = ReasonCode.PACKET_ID_NOT_FOUND
+                return p.Pubrel(packet_id=event.packet_id, reason=missing)
             case p.Pubrel():
                 reason = self.incoming.on_pubrel(event.packet_id)
                 return p.Pubcomp(packet_id=event.packet_id, reason=reason)

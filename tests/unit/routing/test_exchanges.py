@@ -22,7 +22,8 @@ from kafkaesque.routing.exchanges.records import (
     VhostAdded,
     VhostRemoved,
 )
-from kafkaesque.routing.exchanges.router import Route, Router
+from kafkaesque.routing.exchanges.route import Route
+from kafkaesque.routing.exchanges.router import Router
 from kafkaesque.routing.exchanges.topology import Topology
 from kafkaesque.routing.message import RoutedMessage
 

@@ -11,6 +11,7 @@ from kafkaesque.admin.api import (
     scan_part,
     topic_part,
     transaction_part,
+    why_part,
 )
 from kafkaesque.admin.api.calls import Route
 from kafkaesque.admin.api.changes import ChangePages
@@ -33,10 +34,12 @@ from kafkaesque.admin.api.routes import (
     plot_routes,
     session_routes,
     topic_routes,
+    why_routes,
 )
 from kafkaesque.admin.api.searching import SearchPages
 from kafkaesque.admin.api.sessions import SessionPages
 from kafkaesque.admin.api.topics import TopicPages
+from kafkaesque.admin.api.why import WhyPages
 from kafkaesque.admin.series import Sampler
 from kafkaesque.admin.visitors import Visitors
 from kafkaesque.broker.doors import Doors
@@ -50,6 +53,7 @@ _PARTS: Final = (
     transaction_part,
     scan_part,
     finding_part,
+    why_part,
 )
 
 
@@ -99,6 +103,7 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
         *queue_routes(queues, QueueChangePages(context, queues)),
         *key_routes(KeyPages(context, topics)),
         *group_routes(GroupPages(context)),
+        *why_routes(WhyPages(context)),
         *plot_routes(plots),
         *session_routes(SessionPages(context, visitors)),
     ]

@@ -168,6 +168,20 @@ ROWS: Final[Mapping[str, Row]] = {
         name=lambda call: call.params["group"],
         is_hidden=True,
     ),
+    "whyRecord": _topic(_O.DESCRIBE),
+    # And of its topics those that the client may see.
+    "whyGroup": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.GROUP,
+        name=lambda call: call.params["group"],
+        is_hidden=True,
+    ),
+    "whyProducer": _FILTERED,
+    "whyMessage": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.QUEUE,
+        name=lambda call: queue_resource(QueueName(call.query.vhost, call.params["queue"])),
+    ),
     "listConnections": _SEES_CLUSTER,
     "listListeners": _SEES_CLUSTER,
     "listTransactions": _FILTERED,

@@ -30,6 +30,8 @@ class TopicSizes(msgspec.Struct, frozen=True, array_like=True):
     messages: int
     bytes: int
     under_replicated: int
+    #: Sum of the high watermarks: so many offsets were given; -1: an earlier release does not say.
+    offsets: int = -1
 
 
 class TopicsQuestion(msgspec.Struct, frozen=True, kw_only=True):

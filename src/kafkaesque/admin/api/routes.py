@@ -42,6 +42,8 @@ from kafkaesque.admin.api.values import (
     TopicView,
     TransactionList,
 )
+from kafkaesque.admin.api.why import WhyMessageQuery, WhyPages, WhyRecordQuery
+from kafkaesque.admin.api.why_links import WhyView
 
 
 def cluster_routes(pages: ClusterPages) -> list[Route]:
@@ -158,6 +160,46 @@ def topic_routes(pages: TopicPages, changes: ChangePages) -> list[Route]:
             handle=pages.list_groups,
             query=ListQuery,
             result=TopicGroups,
+        ),
+    ]
+
+
+def why_routes(pages: WhyPages) -> list[Route]:
+    """Return the operations that say why something waits."""
+    return [
+        Route(
+            method="GET",
+            path="/why/topics/{topic}/partitions/{partition}",
+            name="whyRecord",
+            summary="Why a record is not there, or a group has not read it",
+            handle=pages.why_record,
+            query=WhyRecordQuery,
+            result=WhyView,
+        ),
+        Route(
+            method="GET",
+            path="/why/groups/{group}",
+            name="whyGroup",
+            summary="Why a group has not read everything",
+            handle=pages.why_group,
+            result=WhyView,
+        ),
+        Route(
+            method="GET",
+            path="/why/producers/{producer}",
+            name="whyProducer",
+            summary="What a transaction waits for, by transactional id or producer id",
+            handle=pages.why_producer,
+            result=WhyView,
+        ),
+        Route(
+            method="GET",
+            path="/why/queues/{queue}",
+            name="whyMessage",
+            summary="Where a message of a queue is, and why",
+            handle=pages.why_message,
+            query=WhyMessageQuery,
+            result=WhyView,
         ),
     ]
 

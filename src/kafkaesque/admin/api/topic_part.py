@@ -74,11 +74,12 @@ def register(context: Context, server: PartServer) -> None:
 def _add_up(context: Context, sums: dict[str, list[int]]) -> Iterator[None]:
     for partition in list(context.doors.reading.all_here()):
         if partition.replica is not None and partition.is_leader:
-            found = sums.setdefault(partition.state.topic, [0, 0, 0, 0])
+            found = sums.setdefault(partition.state.topic, [0, 0, 0, 0, 0])
             found[0] += 1
             found[1] += max(0, partition.high_watermark - partition.log_start_offset)
             found[2] += partition.log.size_bytes
             found[3] += not set(partition.replica.in_sync()).issuperset(partition.state.serving)
+            found[4] += partition.high_watermark
         yield
 
 

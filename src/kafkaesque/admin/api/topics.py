@@ -40,7 +40,8 @@ from kafkaesque.model.options import write_value
 
 _PARTITIONS_MAX = 1_000
 
-#: Topic -> [partitions whose leaders have answered, messages, bytes, under-replicated].
+#: Topic -> [partitions whose leaders have answered, messages, bytes, under-replicated,
+#: offsets].
 Sizes = dict[str, list[int]]
 
 _KEYS: dict[str, Callable[[Topic], Any]] = {
@@ -131,7 +132,7 @@ class TopicPages:
 
     def _topic(self, topic: TopicState, sizes: Mapping[str, list[int]]) -> Topic:
         leaders = self._context.doors.cluster.leaders
-        led, messages, size_bytes, lagging = sizes.get(topic.name, (0, 0, 0, 0))
+        led, messages, size_bytes, lagging, offsets = sizes.get(topic.name, (0, 0, 0, 0, 0))
         is_known = led > 0
         return Topic(
             name=topic.name,
@@ -143,6 +144,7 @@ class TopicPages:
             leaderless=sum(leaders.leader(each.group) is None for each in topic.partitions),
             messages=messages if is_known else None,
             bytes=size_bytes if is_known else None,
+            offsets=offsets if is_known and offsets >= 0 else None,
             under_replicated=lagging if is_known else None,
             unknown=max(0, len(topic.partitions) - led),
         )
@@ -194,6 +196,7 @@ class TopicPages:
             sum(max(0, each.end_offset - each.start_offset) for each in led.values()),
             sum(each.bytes for each in led.values()),
             lagging,
+            sum(each.end_offset for each in led.values()),
         ]
         last = page[-1].partition if page else -1
         return TopicView(
@@ -296,9 +299,9 @@ def _sizes_of(gathered: Gathered[TopicsAnswer]) -> Sizes:
     sizes: Sizes = {}
     for answer in gathered.answers.values():
         for each in answer.topics:
-            found = sizes.setdefault(each.name, [0, 0, 0, 0])
+            found = sizes.setdefault(each.name, [0, 0, 0, 0, 0])
             for place, number in enumerate(
-                (each.led, each.messages, each.bytes, each.under_replicated)
+                (each.led, each.messages, each.bytes, each.under_replicated, each.offsets)
             ):
                 found[place] += number
     return sizes

@@ -164,6 +164,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     messages: int | None
     bytes: int | None
     under_replicated: int | None
+    #: Sum of the ends of its partitions: it grows by one with each record.
+    offsets: int | None
     #: Partitions whose leaders have not answered.
     unknown: int
 

@@ -34,6 +34,11 @@ from kafkaesque.broker.requests.commands import (
     RegisterBroker,
     TakeUpMove,
 )
+from kafkaesque.broker.requests.exchange_commands import (
+    BindDestination,
+    CreateVhost,
+    DeclareExchange,
+)
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
@@ -65,6 +70,9 @@ _REPEATABLE = (
     ChangeQueue,
     CreateShareQueue,
     DeleteShareGroup,
+    CreateVhost,
+    DeclareExchange,
+    BindDestination,
     AskMoves,
     AskMetadataEnd,
     TakeUpMove,

@@ -7,6 +7,7 @@ from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
+from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
@@ -15,6 +16,7 @@ from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
 from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
+from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.network import Network
@@ -33,12 +35,15 @@ class Doors:
     topics: Topics
     publishing: Publishing
     queues: Queues
+    exchanges: Exchanges
     reading: Reading
     groups: Groups
     transactions: Transactions
     access: Access
     #: The topics' keys: versions, rotation, shredding.
     keys: TopicKeys
+    #: Schemas of records; nothing is read before somebody asks.
+    schemas: SchemaLog
     configuration: Configuration
     condition: Condition
     parts: Parts

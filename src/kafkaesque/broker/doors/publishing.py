@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
-from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.options.schemas import NONE
+from kafkaesque.broker.partitions.batch_checks import LongCheck
 from kafkaesque.broker.partitions.forwarder import Forwarder, OnProduced
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.schema_checks import ProduceChecks
 from kafkaesque.broker.partitions.waiting_produces import OnProduced as OnAppended
 from kafkaesque.model.errors import InvalidTopic
 from kafkaesque.model.ids import TopicPartition
@@ -20,19 +22,19 @@ class Publishing:
     `write.caching`.
     """
 
-    __slots__ = ("_forwarder", "_partitions", "_store", "run")
+    __slots__ = ("_checks", "_forwarder", "_partitions", "_store", "run")
 
     def __init__(
         self,
-        *,
         partitions: PartitionTable,
         forwarder: Forwarder,
-        checks: BatchChecks,
+        checks: ProduceChecks,
         store: LogStore,
     ) -> None:
         self._partitions = partitions
         self._forwarder = forwarder
         self._store = store
+        self._checks = checks
         #: Does a check that takes long, off the loop, and calls in a later turn.
         self.run: Callable[[LongCheck, Callable[[], None]], None] = checks.run
 
@@ -60,14 +62,21 @@ class Publishing:
         """
         if where.topic in INTERNAL_TOPICS:
             raise InvalidTopic(f"{where.topic} is written by brokers only")
-        return self._partitions.find(where).produce(
-            records,
-            acks=acks,
-            timeout_ms=timeout_ms,
-            on_done=on_done,
-            checked=checked,
-            transactional_id=transactional_id,
-        )
+        partition = self._partitions.find(where)
+
+        def produce(inner: LongCheck | None) -> LongCheck | None:
+            return partition.produce(
+                records,
+                acks=acks,
+                timeout_ms=timeout_ms,
+                on_done=on_done,
+                checked=inner,
+                transactional_id=transactional_id,
+            )
+
+        if partition.config.schema_validation == NONE:
+            return produce(checked)
+        return self._checks.append(partition, records, checked, produce)
 
     def note_refusal(self, where: TopicPartition, records: bytearray | memoryview) -> None:
         """A batch was not appended and will come again: what was sent after it waits for it.

@@ -11,7 +11,7 @@ from kafkaesque.access.audit import AuditKind, numbered
 from kafkaesque.access.credentials import AnyCredential, CredentialId
 from kafkaesque.access.sealed import topic_of_key
 from kafkaesque.broker.metadata.cluster_state import ClusterState
-from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -46,6 +46,14 @@ from kafkaesque.broker.requests.commands import (
     RaiseFeature,
     RemoveBroker,
 )
+from kafkaesque.broker.requests.exchange_commands import (
+    BindDestination,
+    CreateVhost,
+    DeclareExchange,
+    DeleteExchange,
+    DeleteVhost,
+    UnbindDestination,
+)
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
 from kafkaesque.model.ids import GroupId, TopicId, read_node
 
@@ -65,6 +73,7 @@ class Described(NamedTuple):
 _Row = Callable[[Any, ClusterState], Described | None]
 
 
+_AnyBinding = BindDestination | UnbindDestination
 _DELETE_RULES: Final = "delete-rules"
 
 
@@ -157,6 +166,40 @@ def _delete_queue(command: DeleteQueue, state: ClusterState) -> Described:
 def _change_queue(command: ChangeQueue, state: ClusterState) -> Described:
     detail = {name: value or "default" for name, value in command.changes.items()}
     return Described("alter-configs", "queue", _queue(command), detail)
+
+
+# -- virtual hosts, exchanges, bindings
+
+
+def _create_vhost(command: CreateVhost, state: ClusterState) -> Described:
+    return Described("create", "vhost", command.vhost, {})
+
+
+def _delete_vhost(command: DeleteVhost, state: ClusterState) -> Described:
+    return Described("delete", "vhost", command.vhost, {})
+
+
+def _declare_exchange(command: DeclareExchange, state: ClusterState) -> Described:
+    name = exchange_resource(command.vhost, command.name)
+    arguments = {name: str(value) for name, value in command.arguments.items()}
+    return Described("create", "exchange", name, {**arguments, "type": command.type})
+
+
+def _delete_exchange(command: DeleteExchange, state: ClusterState) -> Described:
+    return Described("delete", "exchange", exchange_resource(command.vhost, command.name), {})
+
+
+def _binding(operation: str) -> Callable[[_AnyBinding, ClusterState], Described]:
+    def row(command: _AnyBinding, state: ClusterState) -> Described:
+        to = command.destination
+        kind = "exchange" if to.is_exchange else "topic" if to.is_topic else "queue"
+        source = exchange_resource(command.vhost, command.source)
+        arguments = {name: str(value) for name, value in command.arguments.items()}
+        return Described(
+            operation, "exchange", source, {**arguments, kind: to.name, "key": command.key}
+        )
+
+    return row
 
 
 # -- users, roles, credentials, rules
@@ -291,6 +334,12 @@ _ROWS: Final[Mapping[type[ClientCommand], _Row]] = {
     CreateQueue: _create_queue,
     DeleteQueue: _delete_queue,
     ChangeQueue: _change_queue,
+    CreateVhost: _create_vhost,
+    DeleteVhost: _delete_vhost,
+    DeclareExchange: _declare_exchange,
+    DeleteExchange: _delete_exchange,
+    BindDestination: _binding("bind"),
+    UnbindDestination: _binding("unbind"),
     UseTotpStep: _nothing,
     OpenSession: _nothing,
     UseRecoveryCode: _nothing,

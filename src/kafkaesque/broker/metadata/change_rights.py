@@ -13,7 +13,8 @@ from kafkaesque.access.decisions import Judge
 from kafkaesque.access.delegation_tokens import is_party
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.broker.metadata.cluster_state import ClusterState
-from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -46,17 +47,28 @@ from kafkaesque.broker.requests.commands import (
     RaiseFeature,
     RemoveBroker,
 )
+from kafkaesque.broker.requests.exchange_commands import (
+    BindDestination,
+    CreateVhost,
+    DeclareExchange,
+    DeleteExchange,
+    DeleteVhost,
+    UnbindDestination,
+)
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
 from kafkaesque.model.errors import (
     ClusterNotAuthorized,
+    ExchangeNotAuthorized,
     GroupNotAuthorized,
     InvariantBroken,
     NotAuthorized,
     QueueNotAuthorized,
     TokenNotAuthorized,
     TopicNotAuthorized,
+    VhostNotAuthorized,
 )
 from kafkaesque.model.ids import TopicId
+from kafkaesque.routing.exchanges.kinds import ALTERNATE
 
 
 class _Case:
@@ -138,12 +150,69 @@ def _ways(case: _Case) -> NotAuthorized | None:
         name = queue_resource(QueueName(command.vhost, queue))
         if not case.may(Operation.WRITE, ResourceType.QUEUE, name):
             return QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+    exchange = options.get("dead.letter.exchange")
+    if exchange:
+        refusal = _exchange(
+            case, Operation.WRITE, "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
+        )
+        if refusal is not None:
+            return refusal
     if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
         return _topic_refusal()
     source = options.get("source.topic")
     if source and not case.may(Operation.READ, ResourceType.TOPIC, source):
         return _topic_refusal()
     return None
+
+
+def _vhost(operation: Operation) -> _Rule:
+    def rule(case: _Case) -> NotAuthorized | None:
+        vhost = case.command.vhost
+        if case.may(operation, ResourceType.VHOST, vhost) or case.may_cluster(Operation.ALTER):
+            return None
+        return VhostNotAuthorized(f"no rule allows this with virtual host {vhost!r}")
+
+    return rule
+
+
+def _exchange(case: _Case, operation: Operation, name: str) -> NotAuthorized | None:
+    resource = exchange_resource(case.command.vhost, name)
+    if case.may(operation, ResourceType.EXCHANGE, resource):
+        return None
+    return ExchangeNotAuthorized(f"no rule allows this with exchange {resource!r}")
+
+
+def _declaration(case: _Case) -> NotAuthorized | None:
+    """Whoever passes on to an alternate exchange what another one has, reads there, writes here."""
+    command = case.command
+    refusal = None
+    if not case.may_cluster(Operation.CREATE):
+        refusal = _exchange(case, Operation.CREATE, command.name)
+    alternate = command.arguments.get(ALTERNATE)
+    if refusal is None and isinstance(alternate, str):
+        refusal = _exchange(case, Operation.READ, command.name)
+        refusal = refusal or _exchange(case, Operation.WRITE, alternate)
+    return refusal
+
+
+def _exchange_deletion(case: _Case) -> NotAuthorized | None:
+    return _exchange(case, Operation.DELETE, case.command.name)
+
+
+def _binding(case: _Case) -> NotAuthorized | None:
+    """A binding reads from where it begins, and writes where it leads."""
+    command = case.command
+    to = command.destination
+    if to.is_topic and not case.may(Operation.WRITE, ResourceType.TOPIC, to.name):
+        return _topic_refusal()
+    if to.is_exchange:
+        refusal = _exchange(case, Operation.WRITE, to.name)
+    else:
+        refusal = None
+        name = queue_resource(QueueName(command.vhost, to.name))
+        if not to.is_topic and not case.may(Operation.WRITE, ResourceType.QUEUE, name):
+            refusal = QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+    return refusal or _exchange(case, Operation.READ, command.source)
 
 
 def _config(case: _Case) -> NotAuthorized | None:
@@ -221,6 +290,12 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     CreateQueue: _queue(Operation.CREATE),
     DeleteQueue: _queue(Operation.DELETE),
     ChangeQueue: _queue(Operation.ALTER),
+    CreateVhost: _vhost(Operation.CREATE),
+    DeleteVhost: _vhost(Operation.DELETE),
+    DeclareExchange: _declaration,
+    DeleteExchange: _exchange_deletion,
+    BindDestination: _binding,
+    UnbindDestination: _binding,
     # One's own code, which is used up by a log-in.
     UseTotpStep: _nothing,
     OpenSession: _nothing,

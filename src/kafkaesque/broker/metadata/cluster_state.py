@@ -13,7 +13,7 @@ from kafkaesque.access.records import read_access_image, write_access_image
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata.features import UNSAID
-from kafkaesque.broker.metadata.queue_names import QueueName, queue_log
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, is_own_vhost, queue_log
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
     AnyMetadataRecord,
@@ -33,6 +33,7 @@ from kafkaesque.broker.metadata.records import (
     RecordsGivenUp,
     RecoveryBegun,
     ReplicasChanged,
+    RoutingChanged,
     SurvivorTold,
     TopicConfigChanged,
     TopicCreated,
@@ -55,6 +56,13 @@ from kafkaesque.model.ids import (
     read_node,
     write_node,
 )
+from kafkaesque.routing.exchanges.records import (
+    AnyRoutingRecord,
+    QueueAdded,
+    QueueRemoved,
+    VhostAdded,
+)
+from kafkaesque.routing.exchanges.topology import Topology
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,6 +180,19 @@ class QueueState(TopicState):
     source: TopicId | None = None
 
 
+def _first_routing() -> Topology:
+    """Return the virtual host that every cluster has; it is written down nowhere."""
+    routing = Topology()
+    routing.apply(VhostAdded(vhost=DEFAULT_VHOST))
+    return routing
+
+
+def _is_kept(record: AnyRoutingRecord) -> bool:
+    """Tell whether a record is written down; queues have records of their own."""
+    is_first = isinstance(record, VhostAdded) and record.vhost == DEFAULT_VHOST
+    return not is_first and not isinstance(record, QueueAdded)
+
+
 #: Key of the dynamic options that hold for all brokers.
 ALL_BROKERS = NO_NODE
 
@@ -218,6 +239,8 @@ class ClusterState:
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     #: Users, what they prove it by, and rules.
     access: AccessState = field(default_factory=AccessState)
+    #: Virtual hosts, exchanges, bindings, and the names of queues that messages can be routed to.
+    routing: Topology = field(default_factory=_first_routing)
     #: Group ids below it have been given to a partition once.
     next_group: int = 1
     next_producer_id: int = 0
@@ -312,6 +335,8 @@ class ClusterState:
                 self.controllers = tuple(NodeId(node) for node in record.voters)
             case AccessChanged():
                 self.access = self.access.apply(record.change)
+            case RoutingChanged():
+                self.routing.apply(record.change)
             case FeatureLevelChanged():
                 self.features[record.name] = record.level
                 self.features_epoch = record.epoch
@@ -395,6 +420,10 @@ class ClusterState:
         )
         self.queues[name] = self.queues_by_log[log_id] = queue
         self.queues_by_vhost.setdefault(name.vhost, {})[name.name] = queue
+        if queue.source is None and not is_own_vhost(name.vhost):
+            # Virtual hosts come with their first queue, too.
+            self.routing.apply(VhostAdded(vhost=name.vhost))
+            self.routing.apply(QueueAdded(vhost=name.vhost, name=name.name))
         self._add_partitions(queue, record.partitions)
 
     def _add_partitions(
@@ -438,9 +467,12 @@ class ClusterState:
             if not of_vhost:
                 del self.queues_by_vhost[topic.queue.vhost]
             del self.queues_by_log[topic.topic_id]
+            if topic.queue.vhost in self.routing.vhosts:
+                self.routing.apply(QueueRemoved(vhost=topic.queue.vhost, name=topic.queue.name))
         else:
             del self.topics[topic.name]
             del self.topics_by_id[topic.topic_id]
+            self.routing.remove_topic(topic.name)
         for partition in topic.partitions:
             del self.partitions_by_group[partition.group]
             self.recoveries.pop(partition.group, None)
@@ -508,6 +540,9 @@ class ClusterState:
                 at_ms=queue.created_ms,
             )
             for queue in self.queues.values()
+        ]
+        records += [
+            RoutingChanged(change=each) for each in self.routing.records() if _is_kept(each)
         ]
         for node, configs in self.broker_configs.items():
             records.append(BrokerConfigChanged(node=write_node(node), configs=configs))

@@ -5,6 +5,7 @@ from kafkaesque.broker.metadata.features import (
     KNOWN,
     LEVEL_WITH_ACCESS,
     LEVEL_WITH_CONTROLLERS,
+    LEVEL_WITH_EXCHANGES,
     LEVEL_WITH_GROUP_OPTIONS,
     LEVEL_WITH_MOVES,
     LEVEL_WITH_QUEUES,
@@ -116,6 +117,15 @@ def check_may_have_queues(state: ClusterState) -> None:
         FeatureUpdateFailed: the level is too low.
     """
     _check_level(state, "there can be queues", LEVEL_WITH_QUEUES)
+
+
+def check_may_have_exchanges(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release could not read.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    _check_level(state, "there can be exchanges", LEVEL_WITH_EXCHANGES)
 
 
 def check_may_set_group_options(state: ClusterState) -> None:

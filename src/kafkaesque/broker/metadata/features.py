@@ -12,7 +12,8 @@ from typing import Final
 #: What the controller's log may hold. 1: as before levels. 2: replicas that move (ADR 17), and
 #: the recovery of groups that lost their majority (ADR 16). 3: controllers that change (ADR 19).
 #: 4: options of groups. 5: where each of a broker's listeners is.
-#: 6: users, credentials and rules; keys of encrypted topics; gossip is sealed; queues.
+#: 6: users, credentials and rules; keys of encrypted topics; gossip is sealed; queues;
+#: virtual hosts, exchanges and bindings.
 METADATA: Final = "kafkaesque.metadata.version"
 LEVEL_WITH_MOVES: Final = 2
 LEVEL_WITH_RECOVERY: Final = 2
@@ -21,6 +22,7 @@ LEVEL_WITH_GROUP_OPTIONS: Final = 4
 LEVEL_WITH_LISTENERS: Final = 5
 LEVEL_WITH_ACCESS: Final = 6
 LEVEL_WITH_QUEUES: Final = 6
+LEVEL_WITH_EXCHANGES: Final = 6
 
 Ranges = Mapping[str, tuple[int, int]]
 

@@ -17,6 +17,7 @@ from kafkaesque.broker.metadata.controller_planner import (
     plan_founders,
     wanted_controllers,
 )
+from kafkaesque.broker.metadata.exchange_planner import plan_exchanges
 from kafkaesque.broker.metadata.feature_planner import (
     check_may_encrypt,
     check_may_move,
@@ -33,8 +34,8 @@ from kafkaesque.broker.metadata.move_planner import (
 )
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.queue_planner import (
-    plan_cursor_deletions,
     plan_cursor_growth,
+    plan_ends_with_topic,
     plan_queue,
     plan_queue_change,
     plan_queue_deletion,
@@ -67,6 +68,7 @@ from kafkaesque.broker.metadata.recovery_planner import (
 )
 from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
+    SCHEMAS_TOPIC,
     TABLE_TOPICS,
     check_topic_name,
     find_collision,
@@ -112,6 +114,7 @@ from kafkaesque.broker.requests.commands import (
     TellSurvivors,
     TopicResult,
 )
+from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
@@ -188,6 +191,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
         return Plan(records=list(access_changes), result=RemovedRules(removed=removed))
     if isinstance(command, QueueCommand):
         return _plan_queues(state, command, inputs)
+    if isinstance(command, ExchangeCommand):
+        return Plan(records=plan_exchanges(state, command, inputs.wall_ms), result=Done())
     match command:
         case RegisterBroker():
             return _plan_registration(state, command, inputs)
@@ -352,8 +357,8 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
             )
             return Plan(records=list(records), result=QueueResult(log_id=log_id))
         case DeleteQueue():
-            deleted = plan_queue_deletion(state, command, inputs.wall_ms)
-            return Plan(records=[deleted], result=Done())
+            ends = plan_queue_deletion(state, command, inputs.wall_ms)
+            return Plan(records=ends, result=Done())
         case ChangeQueue():
             return Plan(records=list(plan_queue_change(state, command)), result=Done())
         case CreateShareQueue():
@@ -437,7 +442,8 @@ def _number(
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
     """Return the options of a new topic: those with tables are compacted, whoever makes them."""
-    return {"cleanup.policy": "compact", **configs} if name in TABLE_TOPICS else configs
+    is_compacted = name in TABLE_TOPICS or name == SCHEMAS_TOPIC
+    return {"cleanup.policy": "compact", **configs} if is_compacted else configs
 
 
 def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -451,6 +457,11 @@ def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]
         raise InvalidConfig(
             f"{name} is the audit log, and its {policy} must be delete: compaction would remove "
             "entries from the middle of it"
+        )
+    if name == SCHEMAS_TOPIC and is_changed and after.get(policy) != "compact":
+        raise InvalidConfig(
+            f"{name} is an internal topic, and its {policy} must be compact: otherwise schemas "
+            "would be deleted in time"
         )
     if name in TABLE_TOPICS and is_changed and after.get(policy) != "compact":
         raise InvalidConfig(
@@ -479,6 +490,8 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
     topic = _named_topic(state, command)
     if topic.name == AUDIT_TOPIC:
         raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
+    if topic.name == SCHEMAS_TOPIC:
+        raise InvalidTopic(f"{SCHEMAS_TOPIC} has all schemas: delete subjects at the registry")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     key_name = topic_key_name(topic.topic_id)
     keys = [
@@ -487,7 +500,7 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
         if name == key_name
     ]
     return Plan(
-        records=[deleted, *keys, *plan_cursor_deletions(state, topic.topic_id, inputs.wall_ms)],
+        records=[deleted, *keys, *plan_ends_with_topic(state, topic.topic_id, inputs.wall_ms)],
         result=_topic_result(topic),
     )
 

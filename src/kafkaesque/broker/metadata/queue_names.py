@@ -34,18 +34,41 @@ def check_queue_name(queue: QueueName) -> None:
     Raises:
         InvalidRequest: empty, longer than 255 bytes, or one that rules could not tell from others.
     """
-    for what, text in (("virtual host", queue.vhost), ("queue", queue.name)):
-        size = len(text.encode())
-        if not 1 <= size <= NAME_BYTES_MAX:
-            raise InvalidRequest(
-                f"the name of a {what} has 1 to {NAME_BYTES_MAX} bytes, this has {size}"
-            )
-        if "\0" in text:
-            raise InvalidRequest(f"the name of a {what} has no NUL in it")
-    if queue.vhost.startswith(OWN_VHOST_MARK):
-        raise InvalidRequest(f"virtual hosts that begin with {OWN_VHOST_MARK!r} are the brokers'")
+    check_vhost(queue.vhost)
+    _check_text("queue", queue.name)
     if queue.vhost == DEFAULT_VHOST and queue.name.startswith(VHOST_MARK):
         raise InvalidRequest(f"names of queues do not begin with {VHOST_MARK!r}")
+
+
+def check_vhost(name: str) -> None:
+    """Refuse what is no legal name of a virtual host.
+
+    Raises:
+        InvalidRequest: empty, longer than 255 bytes, or one of the brokers' own.
+    """
+    _check_text("virtual host", name)
+    if is_own_vhost(name):
+        raise InvalidRequest(f"virtual hosts that begin with {OWN_VHOST_MARK!r} are the brokers'")
+
+
+def is_own_vhost(name: str) -> bool:
+    """Tell whether a virtual host is the brokers' own, which no client sees."""
+    return name.startswith(OWN_VHOST_MARK)
+
+
+def _check_text(what: str, text: str) -> None:
+    size = len(text.encode())
+    if not 1 <= size <= NAME_BYTES_MAX:
+        raise InvalidRequest(
+            f"the name of a {what} has 1 to {NAME_BYTES_MAX} bytes, this has {size}"
+        )
+    if "\0" in text:
+        raise InvalidRequest(f"the name of a {what} has no NUL in it")
+
+
+def exchange_resource(vhost: str, exchange: str) -> str:
+    """Return what an exchange is called in rules, as queues are."""
+    return queue_resource(QueueName(vhost, exchange))
 
 
 def share_vhost(group: str) -> str:

@@ -6,6 +6,11 @@ from typing import Final
 import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
+from kafkaesque.broker.metadata.exchange_planner import (
+    check_may_add_vhost,
+    exchanges_that_end_with_queue,
+    exchanges_that_end_with_topic,
+)
 from kafkaesque.broker.metadata.feature_planner import check_may_have_queues
 from kafkaesque.broker.metadata.queue_names import (
     QueueName,
@@ -14,6 +19,7 @@ from kafkaesque.broker.metadata.queue_names import (
     share_queue,
 )
 from kafkaesque.broker.metadata.records import (
+    AnyMetadataRecord,
     PartitionPlacement,
     PartitionsAdded,
     QueueChanged,
@@ -24,6 +30,7 @@ from kafkaesque.broker.options.queues import (
     QUEUES_MAX,
     SOURCE_START,
     SOURCE_TOPIC,
+    exchange_of_target,
     make_policy,
     topic_of_target,
 )
@@ -37,6 +44,8 @@ from kafkaesque.broker.requests.queue_commands import (
 from kafkaesque.model.errors import ConfigError, InvalidConfig, OverBound, QueueExists
 from kafkaesque.model.ids import NodeId, TopicId
 
+#: The longest value of an option: those of all queues are in the memory of every broker.
+OPTION_LENGTH_MAX: Final = 64 * 1024
 #: The longest batch of messages that is appended at once.
 MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 #: A queue's log keeps what the queue needs, and nothing by its age. Its segments are short, because
@@ -81,6 +90,7 @@ def plan_queue(
         return existing.topic_id, []
     if len(state.queues) >= QUEUES_MAX:
         raise OverBound(f"there are {QUEUES_MAX} queues already")
+    check_may_add_vhost(state, name.vhost)
     log_id = new_id()
     source = _source(state, options)
     record = QueueCreated(
@@ -183,25 +193,29 @@ def plan_share_group_deletion(
     ]
 
 
-def plan_cursor_deletions(
+def plan_ends_with_topic(
     state: ClusterState, topic_id: TopicId, wall_ms: int
-) -> list[TopicDeleted]:
-    """Return the records that end all cursors over a topic, which is deleted."""
-    return [
+) -> list[AnyMetadataRecord]:
+    """Return the records that end what goes with a topic: cursors over it, exchanges."""
+    cursors = [
         TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms)
         for each in state.queues.values()
         if each.source == topic_id
     ]
+    return [*cursors, *exchanges_that_end_with_topic(state, state.topic_by_id(topic_id).name)]
 
 
-def plan_queue_deletion(state: ClusterState, command: DeleteQueue, wall_ms: int) -> TopicDeleted:
-    """Return the record that ends a queue.
+def plan_queue_deletion(
+    state: ClusterState, command: DeleteQueue, wall_ms: int
+) -> list[AnyMetadataRecord]:
+    """Return the records that end a queue, and the exchanges that go with it.
 
     Raises:
         UnknownQueue: there is none of the name.
     """
     queue = state.queue(QueueName(command.vhost, command.name))
-    return TopicDeleted(topic_id=queue.topic_id, name=queue.name, at_ms=wall_ms)
+    deleted = TopicDeleted(topic_id=queue.topic_id, name=queue.name, at_ms=wall_ms)
+    return [*exchanges_that_end_with_queue(state, queue.queue), deleted]
 
 
 def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueChanged]:
@@ -228,6 +242,11 @@ def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueCh
 
 
 def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -> dict[str, str]:
+    for option, value in options.items():
+        if len(value) > OPTION_LENGTH_MAX:
+            raise InvalidConfig(
+                f"{option} has {len(value):,} characters, and may have {OPTION_LENGTH_MAX:,}"
+            )
     try:
         policy = make_policy(options)
     except ConfigError as error:
@@ -237,7 +256,12 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
     if topic is not None:
         if topic not in state.topics or state.topics[topic].is_internal:
             raise InvalidConfig(f"dead.letter.topic: there is no topic {topic!r} for it")
-    elif target and QueueName(name.vhost, target) not in state.queues and target != name.name:
+    elif (
+        exchange_of_target(target) is None
+        and target
+        and QueueName(name.vhost, target) not in state.queues
+        and target != name.name
+    ):
         raise InvalidConfig(f"dead.letter.queue: there is no queue {target!r}")
     return dict(options)
 

@@ -13,6 +13,7 @@ from kafkaesque.broker.metadata.recovery_state import FormationPlan
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.routing.exchanges.records import AnyRoutingRecord
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
@@ -65,6 +66,12 @@ class AccessChanged(MetadataRecord, tag="access", frozen=True, kw_only=True):
     """Users, roles, credentials or rules have changed."""
 
     change: AnyAccessRecord
+
+
+class RoutingChanged(MetadataRecord, tag="routing", frozen=True, kw_only=True):
+    """Virtual hosts, exchanges or bindings have changed."""
+
+    change: AnyRoutingRecord
 
 
 class FeatureLevelChanged(MetadataRecord, tag="feature", frozen=True, kw_only=True):
@@ -246,6 +253,7 @@ AnyMetadataRecord = (
     | ReplicasChanged
     | FeatureLevelChanged
     | AccessChanged
+    | RoutingChanged
     | TopicDeleted
     | TopicConfigChanged
     | BrokerConfigChanged

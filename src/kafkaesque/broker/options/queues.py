@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaesque.model.errors import InvalidConfig
-from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType
+from kafkaesque.model.options import (
+    INT32_MAX,
+    INT64_MAX,
+    Option,
+    OptionTable,
+    OptionType,
+    OptionValue,
+)
 from kafkaesque.queues.policy import (
     DEDUPLICATION_COUNT,
     PRIORITIES_MAX,
@@ -21,7 +28,13 @@ from kafkaesque.queues.policy import (
 QUEUES_MAX: Final = 100_000
 #: A target that begins so is a topic: no queue has such a name.
 _TOPIC_MARK: Final = "\0topic/"
+#: One that begins so is an exchange; a NUL and a routing key may follow its name.
+_EXCHANGE_MARK: Final = "\0exchange/"
+#: What options call the exchange that has no name.
+DEFAULT_EXCHANGE_WORD: Final = "amq.default"
 SOURCE_TOPIC: Final = "source.topic"
+#: How a client of AMQP has declared the queue.
+DECLARATION: Final = "amqp.declaration"
 SOURCE_START: Final = "source.start"
 #: What a cursor cannot have: its messages are admitted by the topic.
 _NOT_OF_CURSORS: Final = (
@@ -32,6 +45,7 @@ _NOT_OF_CURSORS: Final = (
     "max.priority",
     "message.ttl.ms",
 )
+_DEAD_LETTER_WAYS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
 YEAR_MS: Final = 366 * 24 * 60 * 60 * 1000
 
 _INT, _STRING, _BOOLEAN = OptionType.LONG, OptionType.STRING, OptionType.BOOLEAN
@@ -191,6 +205,19 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="The topic that takes what is given up, in place of a queue.",
         ),
         Option(
+            name="dead.letter.exchange",
+            type=_STRING,
+            default="",
+            doc="The exchange that takes what is given up, in place of a queue; amq.default: the "
+            "one without a name. It need not exist before it is needed.",
+        ),
+        Option(
+            name="dead.letter.routing.key",
+            type=_STRING,
+            default="",
+            doc="The routing key of dead letters that go to an exchange; empty: the message's own.",
+        ),
+        Option(
             name="undeliverable",
             type=_STRING,
             default="park",
@@ -238,6 +265,12 @@ QUEUE_OPTIONS: Final = OptionTable(
             most=1_000_000,
         ),
         *_OF_SQS,
+        Option(
+            name=DECLARATION,
+            type=_STRING,
+            default="",
+            doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
+        ),
     ],
 )
 
@@ -258,9 +291,11 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         useless = [name for name in _NOT_OF_CURSORS if values[name]]
         if useless:
             raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
-    topic = str(values["dead.letter.topic"])
-    if topic and values["dead.letter.queue"]:
-        raise InvalidConfig("dead letters go to dead.letter.queue or to dead.letter.topic")
+    ways = [name for name in _DEAD_LETTER_WAYS if values[name]]
+    if len(ways) > 1:
+        raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")
+    if values["dead.letter.routing.key"] and not values["dead.letter.exchange"]:
+        raise InvalidConfig("dead.letter.routing.key says nothing without dead.letter.exchange")
     policy = Policy(
         lock_ms=number("visibility.timeout.ms"),
         attempts_max=number("delivery.limit"),
@@ -274,7 +309,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         bytes_max=number("max.length.bytes"),
         counts_in_flight=bool(values["max.length.in.flight"]),
         overflow=_OVERFLOWS[str(values["overflow"])],
-        dead_letters_to=_target_of(str(values["dead.letter.queue"]), topic),
+        dead_letters_to=_target_of(values),
         undeliverable=_UNDELIVERABLES[str(values["undeliverable"])],
         sharing=_SHARINGS[str(values["sharing"])],
         deduplication_ms=number("deduplication.ms"),
@@ -296,5 +331,24 @@ def topic_of_target(target: str) -> str | None:
     return target.removeprefix(_TOPIC_MARK) if target.startswith(_TOPIC_MARK) else None
 
 
-def _target_of(queue: str, topic: str) -> str:
-    return topic_target(topic) if topic else queue
+def exchange_target(exchange: str, key: str | None) -> str:
+    """Return what the engine calls an exchange that takes dead letters; None: with their keys."""
+    return _EXCHANGE_MARK + exchange + ("" if key is None else f"\0{key}")
+
+
+def exchange_of_target(target: str) -> tuple[str, str | None] | None:
+    """Return exchange and routing key of a target; None: it is none."""
+    if not target.startswith(_EXCHANGE_MARK):
+        return None
+    exchange, mark, key = target.removeprefix(_EXCHANGE_MARK).partition("\0")
+    return exchange, key if mark else None
+
+
+def _target_of(values: Mapping[str, OptionValue]) -> str:
+    if values["dead.letter.topic"]:
+        return topic_target(str(values["dead.letter.topic"]))
+    exchange = str(values["dead.letter.exchange"])
+    if not exchange:
+        return str(values["dead.letter.queue"])
+    key = str(values["dead.letter.routing.key"])
+    return exchange_target("" if exchange == DEFAULT_EXCHANGE_WORD else exchange, key or None)

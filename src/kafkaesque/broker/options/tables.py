@@ -19,6 +19,7 @@ from kafkaesque.broker.options.replication import (
     BROKER_REPLICATION_OPTIONS,
     TOPIC_REPLICATION_OPTIONS,
 )
+from kafkaesque.broker.options.schemas import TOPIC_SCHEMA_OPTIONS
 from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType, Order
 
 BOOLEAN = OptionType.BOOLEAN
@@ -172,6 +173,7 @@ TOPIC_OPTIONS = OptionTable(
         *TOPIC_CLEANER_OPTIONS,
         *TOPIC_LOG_OPTIONS,
         *TOPIC_REPLICATION_OPTIONS,
+        *TOPIC_SCHEMA_OPTIONS,
     ],
     absent_topic_option,
     TOPIC_ORDERS,

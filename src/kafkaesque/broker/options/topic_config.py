@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE
+from kafkaesque.broker.options.schemas import VALIDATION
 from kafkaesque.broker.options.tables import TOPIC_OPTIONS
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import ConfigError
@@ -41,6 +42,8 @@ class TopicConfig:
     timestamp_after_max_ms: int
     unclean_leader_election: bool
     write_caching: bool
+    #: What has to name a registered schema.
+    schema_validation: str
     #: Whether batches are sealed before they are written.
     is_encrypted: bool
     min_cleanable_dirty_ratio: float
@@ -107,6 +110,7 @@ def make_topic_config(
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         unclean_leader_election=bool(value("unclean.leader.election.enable")),
         write_caching=bool(value("write.caching")),
+        schema_validation=str(value(VALIDATION)),
         is_encrypted=value(ENCRYPTION) != NONE,
         min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
         delete_retention_ms=number("delete.retention.ms"),

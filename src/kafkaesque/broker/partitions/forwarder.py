@@ -15,10 +15,11 @@ from typing import TypeVar
 import msgspec
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.partitions.batch_checks import LongCheck
 from kafkaesque.broker.partitions.partition_sealing import Located
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.read_ranges import read_ranges
+from kafkaesque.broker.partitions.schema_checks import ProduceChecks
 from kafkaesque.broker.partitions.waiting_read import WaitingRead
 from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -27,6 +28,7 @@ from kafkaesque.broker.requests.commands import (
     EARLIEST,
     LATEST,
     FetchResult,
+    ForwardAppend,
     ForwardFetch,
     ForwardProduce,
     ProduceResult,
@@ -35,7 +37,9 @@ from kafkaesque.broker.requests.retries import OnOutcome, retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import (
+    InvalidRequest,
     LeaderNotAvailable,
+    LogEndMoved,
     NotEnoughReplicasAfterAppend,
     NotLeader,
     OffsetOutOfRange,
@@ -73,7 +77,7 @@ class Forwarder:
         leaders: LeadersTable,
         peers: PeerNetwork,
         partitions: PartitionTable,
-        batch_checks: BatchChecks,
+        batch_checks: ProduceChecks,
         disk: Disk,
     ) -> None:
         self._clock = clock
@@ -119,6 +123,37 @@ class Forwarder:
             else:
                 settle = _settled(_told_by_release_before(where, on_outcome))
                 self._caller.ask(leader, request, ProduceResult, left_ms, settle)
+
+        self._retry(attempt, timeout_ms, on_done)
+
+    def append_at(
+        self,
+        where: TopicPartition,
+        end_offset: int,
+        records: bytes,
+        timeout_ms: int,
+        on_done: OnProduced,
+    ) -> None:
+        """Append a batch at the leader if its log ends at `end_offset`, and wait for the commit.
+
+        `LogEndMoved` says that it does not end there, which may be because of a batch that is not
+        committed. `RequestTimedOut` means that it may or may not have been appended, any other
+        refusal that it was not.
+        """
+
+        def attempt(left_ms: int, on_outcome: OnProduced) -> None:
+            request = ForwardAppend(
+                topic=where.topic,
+                partition=where.partition,
+                end_offset=end_offset,
+                timeout_ms=left_ms,
+                records=records,
+            )
+            leader = self._leader(where)
+            if leader == self._node:
+                self.serve_append(request, on_outcome)
+            else:
+                self._caller.ask(leader, request, ProduceResult, left_ms, _settled(on_outcome))
 
         self._retry(attempt, timeout_ms, on_done)
 
@@ -192,6 +227,28 @@ class Forwarder:
         except RequestRefused as refusal:
             on_done(refusal)
 
+    def serve_append(self, request: ForwardAppend, on_done: OnProduced) -> None:
+        """Append here if the log ends where it is to end; `on_done` gets refusals, too."""
+        where = TopicPartition(request.topic, request.partition)
+        try:
+            partition = self._partitions.find(where)
+            partition.check_leader()
+            if partition.log.end_offset != request.end_offset:
+                raise LogEndMoved(
+                    f"{where} ends at {partition.log.end_offset}, not at {request.end_offset}"
+                )
+            # Nothing comes between: a batch without compression is checked and appended at once.
+            check = partition.produce(
+                bytearray(request.records),
+                acks=-1,
+                timeout_ms=request.timeout_ms,
+                on_done=_after_append(on_done),
+            )
+            if check is not None:
+                raise InvalidRequest("such a batch takes no compression")
+        except RequestRefused as refusal:
+            on_done(refusal)
+
     def serve_fetch(self, request: ForwardFetch, on_done: OnFetched) -> None:
         """Read here what a gateway or another broker asks for; `on_done` gets refusals, too."""
         try:
@@ -207,13 +264,18 @@ class Forwarder:
         where = TopicPartition(request.topic, request.partition)
 
         def append(checked: LongCheck | None) -> None:
-            check = self._partitions.find(where).produce(
-                records,
-                acks=request.acks,
-                timeout_ms=request.timeout_ms,
-                on_done=_after_append(on_done),
-                checked=checked,
-            )
+            partition = self._partitions.find(where)
+
+            def produce(inner: LongCheck | None) -> LongCheck | None:
+                return partition.produce(
+                    records,
+                    acks=request.acks,
+                    timeout_ms=request.timeout_ms,
+                    on_done=_after_append(on_done),
+                    checked=inner,
+                )
+
+            check = self._batch_checks.append(partition, records, checked, produce)
             if check is not None:
                 self._batch_checks.run(check, lambda: append_checked(check))
 

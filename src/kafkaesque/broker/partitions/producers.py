@@ -174,6 +174,10 @@ class PartitionProducers:
         """Return the number for a record that the broker appends for a producer."""
         return self._table.next_sequence(producer_id, epoch)
 
+    def skip(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Take a number for what follows, though some before it never came here."""
+        self._table.skip(producer_id, epoch, sequence)
+
     def check_transaction(self, producer_id: int, epoch: int, connection: int) -> None:
         """Refuse to append for a producer's transaction; raises what `check` raises.
 

@@ -17,11 +17,12 @@ from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState, TopicState
 from kafkaesque.broker.metadata.queue_names import QueueName, share_group_of
 from kafkaesque.broker.options.groups import share_settings
-from kafkaesque.broker.options.queues import topic_of_target
+from kafkaesque.broker.options.queues import exchange_of_target, topic_of_target
 from kafkaesque.broker.options.tables import DEAD_LETTERS_ALLOWED
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.bodies import Found, size_of
 from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.queues.exchange_moves import ExchangeMoves, ExchangeWay, Letter
 from kafkaesque.broker.queues.host import QueueHost
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
@@ -72,6 +73,8 @@ class _Lane:
     leadership: int
     moves: deque[r.Move] = field(default_factory=deque)
     is_busy: bool = False
+    #: Where the target is an exchange.
+    ways: ExchangeMoves | None = None
 
 
 class Mover:
@@ -113,6 +116,10 @@ class Mover:
         topic = topic_of_target(lane.target)
         if topic is not None:
             self._to_topic(lane, source, topic)
+            return
+        exchange = exchange_of_target(lane.target)
+        if exchange is not None:
+            self._to_exchange(lane, source, ExchangeWay(source.queue.vhost, *exchange))
             return
         name = QueueName(source.queue.vhost, lane.target)
         target = self._metadata.state.queues.get(name)
@@ -181,7 +188,66 @@ class Mover:
         now_ms = self._clock.wall_ms()
         headers = _headers(record, source, source_log, move, now_ms)
         moved = Record(0, now_ms, record.key, record.value, headers)
-        return _encode(moved, producer_id, move)
+        return _encode(moved, producer_id, move.sequence)
+
+    # -- to an exchange
+
+    def _to_exchange(self, lane: _Lane, source: QueueState, way: ExchangeWay) -> None:
+        """Send the first messages that go the same way."""
+        if lane.ways is None:
+            lane.ways = ExchangeMoves(way, self._metadata, self._calls, self._forwarder)
+        moves = _rising(lane.moves)
+
+        def on_found(found: Found | RequestRefused) -> None:
+            if isinstance(found, RequestRefused):
+                self._later(lane)
+            else:
+                self._route(lane, source, way, moves, found)
+
+        lane.host.bodies.read([move.offset for move in moves], MOVED_BYTES_MAX, on_found)
+
+    def _route(
+        self, lane: _Lane, source: QueueState, way: ExchangeWay, moves: list[r.Move], found: Found
+    ) -> None:
+        ways, now_ms = lane.ways, self._clock.wall_ms()
+        if ways is None or moves[0].offset in found.left:
+            self._later(lane)
+            return
+        log_id = lane.host.state.topic_id
+        letters: list[Letter] = []
+        for move in moves:
+            record = found.records.get(move.offset)
+            if move.offset in found.left or record is None or _hops(record) >= HOPS_MAX:
+                break
+            headers = _headers(record, source.queue, log_id, move, now_ms, way)
+            letters.append(
+                Letter(move.offset, Record(0, now_ms, record.key, record.value, headers))
+            )
+        step = ways.first_step(letters)
+        if not step:
+            self._give_up(lane, 1)
+            return
+        sequences = {move.offset: move.sequence for move in moves}
+
+        def make(letter: Letter, target: TopicId, not_before_ms: int) -> bytes:
+            producer_id = _producer_id(lane.host.state, target, lane.target)
+            return _encode(
+                _waiting(letter.record, not_before_ms), producer_id, sequences[letter.offset]
+            )
+
+        def on_sent(is_done: bool) -> None:
+            if not is_done:
+                self._later(lane)
+                return
+            for letter in step:
+                ways.forget(letter.offset)
+            self._report(
+                lane,
+                len(step),
+                lambda offsets: r.Moved(token=lane.host.new_token(), offsets=offsets),
+            )
+
+        ways.send(step, now_ms, make, on_sent)
 
     # -- to a topic
 
@@ -206,7 +272,7 @@ class Mover:
                 return
             self._forwarder.produce(
                 where,
-                _encode(self._dead_record(record, source, lane, move), producer_id, move),
+                _encode(self._dead_record(record, source, lane, move), producer_id, move.sequence),
                 -1,
                 TIMEOUT_MS,
                 lambda outcome: self._on_produced(lane, outcome),
@@ -306,15 +372,22 @@ def _takes(topic: TopicState) -> bool:
     return topic.configs.get(DEAD_LETTERS_ALLOWED) == "true"
 
 
-def _encode(record: Record, producer_id: int, move: r.Move) -> bytes:
+def _waiting(record: Record, not_before_ms: int) -> Record:
+    if not not_before_ms:
+        return record
+    said = (NOT_BEFORE, b"%d" % not_before_ms)
+    return record._replace(headers=(*record.headers, said))
+
+
+def _encode(record: Record, producer_id: int, sequence: int) -> bytes:
     options = BatchOptions(
-        producer_id=producer_id, producer_epoch=0, base_sequence=move.sequence % 2**31
+        producer_id=producer_id, producer_epoch=0, base_sequence=sequence % 2**31
     )
     return bytes(encode_batch([record], options))
 
 
-def _producer_id(source: PartitionState, target: TopicId) -> int:
-    name = source.topic_id + source.partition.to_bytes(4, "big") + target
+def _producer_id(source: PartitionState, target: TopicId, way: str = "") -> int:
+    name = source.topic_id + source.partition.to_bytes(4, "big") + target + way.encode()
     return _PRODUCER_IDS | group_of(name) & (_PRODUCER_IDS - 1)
 
 
@@ -323,12 +396,17 @@ def _hops(record: Record) -> int:
 
 
 def _headers(
-    record: Record, source: QueueName, source_log: TopicId, move: r.Move, now_ms: int
+    record: Record,
+    source: QueueName,
+    source_log: TopicId,
+    move: r.Move,
+    now_ms: int,
+    way: ExchangeWay | None = None,
 ) -> Headers:
     """Return the headers of a message where it arrives: it waits no more, and its life is over."""
     kept = [each for each in record.headers if each[0] not in _SAID_ONCE]
     if move.reason is not Reason.REDRIVEN:
-        kept.append((DEATH, _death(source, move, now_ms)))
+        kept.append((DEATH, _death(source, move, now_ms, way)))
     if all(name != ORIGIN for name, _ in kept):
         kept.append((ORIGIN, _origin(source_log, record)))
     return tuple(kept)
@@ -339,7 +417,7 @@ def _origin(log: TopicId, record: Record) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def _death(source: QueueName, move: r.Move, now_ms: int) -> bytes:
+def _death(source: QueueName, move: r.Move, now_ms: int, way: ExchangeWay | None) -> bytes:
     said = {
         "queue": source.name,
         "vhost": source.vhost,
@@ -348,4 +426,8 @@ def _death(source: QueueName, move: r.Move, now_ms: int) -> bytes:
         "offset": move.offset,
         "at_ms": now_ms,
     }
+    if way is not None:
+        said["exchange"] = way.exchange
+        if way.key is not None:
+            said["key"] = way.key
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()

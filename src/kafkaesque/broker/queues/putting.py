@@ -14,7 +14,7 @@ from kafkaesque.broker.requests.queue_requests import (
 from kafkaesque.model.batch import BatchHeader, read_batch_header
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
-from kafkaesque.model.message_headers import IDENTITY
+from kafkaesque.model.message_headers import DEATH, IDENTITY, ORIGIN
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues import requests as r
@@ -22,6 +22,7 @@ from kafkaesque.queues.requests import Verdict
 
 #: A message for which there is no room.
 FULL = -1
+_OF_BROKERS = (DEATH, ORIGIN)
 _BYTES_MAX = 64 * 1024 * 1024
 
 OnPut = Callable[[PutResult | RequestRefused], None]
@@ -56,6 +57,7 @@ class Putting:
         header = read_batch_header(self._records)
         if header.is_compressed or header.is_control or header.producer_id >= 0:
             raise InvalidRecord("messages for a queue come in a plain batch without compression")
+        self._records = _without_words_of_brokers(self._records)
         self._append(None)
 
     def _append(self, checked: LongCheck | None) -> None:
@@ -126,6 +128,20 @@ class Putting:
         else:
             base_offset = outcome.base_offset
             self._on_done(PutResult(list(range(base_offset, base_offset + header.record_count))))
+
+
+def _without_words_of_brokers(batch: bytearray) -> bytearray:
+    """Return a batch without what only brokers say of messages: where they have been before.
+
+    Redriving asks it, so a publisher could say where an administrator's redrive brings messages.
+    """
+    if not any(name.encode() in batch for name in _OF_BROKERS):
+        return batch
+    kept = [
+        record._replace(headers=tuple(h for h in record.headers if h[0] not in _OF_BROKERS))
+        for record in decode_batch(batch, _BYTES_MAX)
+    ]
+    return encode_batch(kept)
 
 
 def _identity_of(record: Record) -> bytes:
@@ -215,6 +231,10 @@ class Moving:
         expected = partition.producers.next_sequence(header.producer_id, header.producer_epoch)
         if (header.base_sequence - expected) % 2**31 >= 2**30:
             return
+        if self._request.may_skip is True and header.base_sequence != expected:
+            partition.producers.skip(
+                header.producer_id, header.producer_epoch, header.base_sequence
+            )
         if partition.produce(batch, acks=0, timeout_ms=0, on_done=_ignore) is not None:
             raise InvalidRecord("a message that is moved comes in a plain batch")
 

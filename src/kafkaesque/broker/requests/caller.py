@@ -13,6 +13,7 @@ from kafkaesque.env.clock import Clock
 from kafkaesque.model import errors
 from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import NodeId
+from kafkaesque.routing.exchanges import errors as exchange_errors
 
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder = msgspec.msgpack.Decoder(AnyPeerRequest)
@@ -22,7 +23,7 @@ T = TypeVar("T")
 #: The refusals that may travel, by name; any other arrives as a plain `RequestRefused`.
 _REFUSALS: dict[str, type[RequestRefused]] = {
     name: kind
-    for module in (errors, access_errors)
+    for module in (errors, access_errors, exchange_errors)
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, RequestRefused)
 }

@@ -7,6 +7,7 @@ from kafkaesque.access.rules import Rule
 from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
@@ -251,6 +252,19 @@ class ForwardProduce(PeerRequest, frozen=True, tag="produce", kw_only=True):
     records: bytes
 
 
+class ForwardAppend(PeerRequest, frozen=True, tag="append-at", kw_only=True):
+    """Asked of a partition's leader: a batch that is appended if the log ends at `end_offset`.
+
+    `LogEndMoved` says that it does not; then whoever asks has to read on, and decide anew.
+    """
+
+    topic: str
+    partition: int
+    end_offset: int
+    timeout_ms: int
+    records: bytes
+
+
 class AdvanceStart(PeerRequest, frozen=True, tag="advance-start", kw_only=True):
     """Asked of any replica: records before an offset were deleted on another one."""
 
@@ -361,6 +375,7 @@ ControllerCommand = (
     RegisterBroker
     | AccessCommand
     | QueueCommand
+    | ExchangeCommand
     | RemoveBroker
     | ChangeControllers
     | RaiseFeature
@@ -390,6 +405,7 @@ AnyPeerRequest = (
     | AskPart
     | AdvanceStart
     | ForwardProduce
+    | ForwardAppend
     | ForwardFetch
     | GroupCommand
     | AnyQueueRequest

@@ -48,6 +48,8 @@ class MoveMessages(QueueRequest, frozen=True, tag="move-messages", kw_only=True)
     #: Batches of one record each, with the producer id of the two queues and rising sequences.
     batches: list[bytes]
     timeout_ms: int
+    #: Whether numbers may be missing, because those messages went to other queues.
+    may_skip: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class TakeMessages(QueueRequest, frozen=True, tag="take-messages", kw_only=True):

@@ -39,7 +39,11 @@ def broker(
     admin_port: Annotated[
         int | None, typer.Option(help="Port for metrics and health; 0: none.")
     ] = None,
+    registry_port: Annotated[
+        int | None, typer.Option(help="Port for the schema registry; 0: none.")
+    ] = None,
     sqs_port: Annotated[int | None, typer.Option(help="Port for Amazon SQS; 0: none.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(help="Port for AMQP; 0: none.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: Annotated[
         list[str] | None,
@@ -66,6 +70,8 @@ def broker(
         "peer.port": peer_port,
         "admin.port": admin_port,
         "sqs.port": sqs_port,
+        "registry.port": registry_port,
+        "amqp.port": amqp_port,
         "log.level": log_level,
     }
     given = {name: str(value) for name, value in flags.items() if value is not None}

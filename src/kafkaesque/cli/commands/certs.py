@@ -118,7 +118,7 @@ def renew(
         made = _open(directory).renew(name, days)
     except ConfigError as error:
         raise CommandFailed(str(error)) from None
-    typer.echo(f"issued {directory}/{name}.pem and {name}.key anew, until {_day(made)}")
+    typer.echo(f"renewed {directory}/{name}.pem and {name}.key, until {_day(made)}")
 
 
 @app.command()

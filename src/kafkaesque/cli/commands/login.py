@@ -1,7 +1,7 @@
 """`kafkaesque login`: begins a session, for the commands that come."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kafkaesque.access.secret import Secret
 
 app = new_app(no_args_is_help=False)
+
+_CODE_PROMPT: Final = "code of the second factor (Enter if you have none)"
 
 
 @app.command()
@@ -111,7 +113,7 @@ def _codes(code: str | None, totp_file: Path | None) -> "Sequence[str]":
     if totp_file is not None:
         return codes_at(totp_file, int(time.time() * 1_000))
     if code is None and is_typed():
-        code = typer.prompt("code (Enter: none)", default="", show_default=False, err=True)
+        code = typer.prompt(_CODE_PROMPT, default="", show_default=False, err=True)
     return (code or "",)
 
 

@@ -301,8 +301,9 @@ def redrive(
     if target is None:
         requests.maintain(queue, requests.UNPARK)
         parked = counts.get("parked", 0)
+        told = f"{counted(parked, 'parked message')} of {name} ready again"
         screen.done(
-            f"{counted(parked, 'parked message')} of {name} ready again",
+            told if parked else f"{name} has no dead letters, and no parked messages",
             {**document, "to": name, "messages": parked},
         )
         return

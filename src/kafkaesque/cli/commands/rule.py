@@ -39,6 +39,16 @@ IdOption = Annotated[
 QueueOption = Annotated[
     str | None, typer.Option("--queue", metavar="NAME", help="A queue, or * for any.")
 ]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option("--subject", metavar="NAME", help="A subject of schemas, or * for any."),
+]
+ExchangeOption = Annotated[
+    str | None, typer.Option("--exchange", metavar="NAME", help="An exchange, or * for any.")
+]
+VhostOption = Annotated[
+    str | None, typer.Option("--vhost", metavar="NAME", help="A virtual host, or * for any.")
+]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME or Role:NAME.")
@@ -73,6 +83,9 @@ def create(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     prefix: PrefixOption = False,
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it: that wins.")] = False,
@@ -90,13 +103,14 @@ def create(
     \b
     Example:
       kafkaesque rule create User:app -o read -o write --topic orders- --prefix
-      kafkaesque rule create User:app -o read --group orders- --prefix
     """
     from kafkaesque.access.operations import ResourceType
     from kafkaesque.cli import access_requests as requests
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
-    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
+    kind, name = _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     _check_principal(principal)
     rules = [
         AclCreation(
@@ -113,18 +127,21 @@ def create(
     matched = requests.names_of(bootstrap, ResourceType(kind), name, is_prefix=prefix)
     if not dry_run:
         requests.add_rules(bootstrap, rules)
-    if matched is None:
-        sentence = f"the rule {'would be' if dry_run else 'is'} added"
-    else:
-        noun = "topic" if topic is not None else "queue" if queue is not None else "group"
-        verb = "would be for" if dry_run else "is for"
-        sentence = f"the rule {verb} {_told(matched, noun)}"
+    sentence = _sentence(len(rules), matched, ResourceType(kind).name.lower(), dry_run=dry_run)
     document = {
         "added": not dry_run,
         "topics": matched if topic is not None else [],
         "names": matched,
     }
     Screen(json=json).done(sentence, document)
+
+
+def _sentence(count: int, matched: list[str] | None, noun: str, *, dry_run: bool) -> str:
+    """Return what was done, or would be; `matched` is None where nobody can list the names."""
+    done = f"{'would add' if dry_run else 'added'} {counted(count, 'rule')}"
+    if matched is None:
+        return done
+    return f"{done}; {'it matches' if count == 1 else 'they match'} {_told(matched, noun)}"
 
 
 def _told(topics: Sequence[str], noun: str) -> str:
@@ -140,6 +157,9 @@ def _resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    subject: str | None,
+    exchange: str | None,
+    vhost: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str]:
@@ -150,11 +170,17 @@ def _resource(
         (ResourceType.GROUP, group),
         (ResourceType.TRANSACTIONAL_ID, transactional_id),
         (ResourceType.QUEUE, queue),
+        (ResourceType.SUBJECT, subject),
+        (ResourceType.EXCHANGE, exchange),
+        (ResourceType.VHOST, vhost),
         (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
     ]
     found = [(kind, name) for kind, name in given if name is not None]
     if len(found) != 1:
-        raise wrong_usage("give one of --topic, --group, --transactional-id, --queue and --cluster")
+        raise wrong_usage(
+            "give one of --topic, --group, --transactional-id, --queue, --subject, --exchange, "
+            "--vhost and --cluster"
+        )
     return found[0]
 
 
@@ -189,6 +215,9 @@ def list_all(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -203,7 +232,9 @@ def list_all(
     """
     from kafkaesque.cli.access_requests import list_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
+    resource = _maybe_resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     wanted = _wanted(principal, resource, operation, effect)
     _show(Screen(json=json), list_rules(bootstrap, wanted))
 
@@ -213,12 +244,18 @@ def _maybe_resource(
     group: str | None,
     transactional_id: str | None,
     queue: str | None,
+    subject: str | None,
+    exchange: str | None,
+    vhost: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str] | None:
-    if not cluster and all(each is None for each in (topic, group, transactional_id, queue)):
+    given = (topic, group, transactional_id, queue, subject, exchange, vhost)
+    if not cluster and all(each is None for each in given):
         return None
-    return _resource(topic, group, transactional_id, queue, cluster=cluster)
+    return _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
 
 
 def _wanted(
@@ -259,6 +296,9 @@ def delete(
     group: GroupOption = None,
     transactional_id: IdOption = None,
     queue: QueueOption = None,
+    subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -278,7 +318,9 @@ def delete(
     """
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
-    resource = _maybe_resource(topic, group, transactional_id, queue, cluster=cluster)
+    resource = _maybe_resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
     wanted = _wanted(principal, resource, operation, effect, is_prefix=prefix)
@@ -311,6 +353,9 @@ def explain(
         str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="A queue.")] = None,
+    subject: SubjectOption = None,
+    exchange: ExchangeOption = None,
+    vhost: VhostOption = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -327,7 +372,9 @@ def explain(
     from kafkaesque.access.operations import Operation, ResourceType
     from kafkaesque.cli.access_requests import ask_access
 
-    kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
+    kind, name = _resource(
+        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+    )
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
     )

@@ -150,26 +150,39 @@ def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal", help="Also those whose names begin with __.")
     ] = False,
+    rates: Annotated[
+        bool, typer.Option("--rates", help="Also records per second, over two seconds.")
+    ] = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """List the topics.
+    """List the topics; with records and bytes, where a broker has an admin port.
 
     \b
     Example:
       kafkaesque topic list
-      kafkaesque topic list --json
+      kafkaesque topic list --rates
     """
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.topic_sizes import read_sizes, size_cells, size_columns, with_rates
 
     connection = Connection(bootstrap)
     found = connection.metadata(connection.admin()).topics
     names = sorted(name for name in found if internal or not name.startswith("__"))
     sizes = {name: _size(found[name]) for name in names}
-    rows: list[tuple[Cell, ...]] = [(name, *size.values()) for name, size in sizes.items()]
+    known = read_sizes(bootstrap)
+    if rates:
+        known = with_rates(bootstrap, known)
+    rows: list[tuple[Cell, ...]] = [
+        (name, *size.values(), *size_cells(known, name)) for name, size in sizes.items()
+    ]
+    columns = ("TOPIC", "PARTITIONS", "REPLICAS", *size_columns(known))
     Screen(json=json).show(
-        Table(columns=("TOPIC", "PARTITIONS", "REPLICAS"), rows=rows),
-        [{"topic": name, **size} for name, size in sizes.items()],
+        Table(columns=columns, rows=rows),
+        [
+            {"topic": name, **size, **({} if known is None else known.document(name))}
+            for name, size in sizes.items()
+        ],
     )
 
 

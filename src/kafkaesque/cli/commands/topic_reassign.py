@@ -48,6 +48,7 @@ def reassign(
       kafkaesque topic reassign --list
       kafkaesque topic reassign orders --cancel
     """
+    from kafkaesque.cli.doctor.findings import in_words
     from kafkaesque.cli.replica_moves import (
         await_moves,
         choose,
@@ -72,7 +73,7 @@ def reassign(
         return
     request_moves(bootstrap, dict.fromkeys(chosen, nodes))
     await_moves(screen, bootstrap, dict.fromkeys(chosen, same_nodes(nodes)), timeout)
-    _tell(screen, chosen, f"on broker(s) {replicas}", nodes)
+    _tell(screen, chosen, f"on {in_words(nodes)}", nodes)
 
 
 def _cancel(

@@ -4,6 +4,7 @@ import queue
 import shlex
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,8 +30,8 @@ from kafkaesque.cli.screen import Screen
 from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, leave_clusters
 
 BROKERS_DEFAULT = 3
-#: Kafka, text, peer, admin, SQS.
-PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324)
+#: Kafka, text, peer, admin, SQS, AMQP, schema registry: its usual 8081 is broker 2's admin port.
+PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324, 5672, 8181)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -89,6 +90,17 @@ SqsPortOption = Annotated[
         help="Port of broker 1 for Amazon SQS; 0: none.", show_default="9324, or as before"
     ),
 ]
+RegistryPortOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Port of broker 1 for the schema registry; 0: none.",
+        show_default="8181, or as before",
+    ),
+]
+AmqpPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
+]
 ProtocolsOption = Annotated[
     str | None,
     typer.Option(
@@ -121,6 +133,8 @@ def up(
     peer_port: PeerPortOption = None,
     admin_port: AdminPortOption = None,
     sqs_port: SqsPortOption = None,
+    registry_port: RegistryPortOption = None,
+    amqp_port: AmqpPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
     allow_open_listeners: AllowOpenOption = False,
@@ -140,10 +154,10 @@ def up(
       kafkaesque up --secure --directory ./secured
     """
     before = read_cluster_file(data)
-    given = (port, text_port, peer_port, admin_port, sqs_port)
+    given = (port, text_port, peer_port, admin_port, sqs_port, amqp_port, registry_port)
     ports = choose_ports(before, brokers, given)
     if protocols is not None:
-        ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
+        ports = narrowed(ports, protocols, _ports_from(PORTS_DEFAULT, len(ports)))
     options = parse_pairs(option or (), "--option", "num.partitions=6")
     cluster = LocalCluster(
         data,
@@ -177,23 +191,33 @@ def _run(cluster: LocalCluster, screen: Screen) -> bool:
 def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
-    given: tuple[int | None, int | None, int | None, int | None, int | None],
+    given: Sequence[int | None],
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
     if before is None or any(port is not None for port in given):
-        kafka, text, peer, admin, sqs = (
+        chosen = [
             default if port is None else port
             for port, default in zip(given, PORTS_DEFAULT, strict=True)
-        )
-        return ports_from(kafka, text, peer, admin, sqs, count)
+        ]
+        return _ports_from(chosen, count)
     last = before.brokers[-1]
     text = last.text + 1 if last.text else 0
     admin = last.admin + 1 if last.admin else 0
     sqs = last.sqs + 1 if last.sqs else 0
+    amqp = last.amqp + 1 if last.amqp else 0
     more = max(0, count - len(before.brokers))
-    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, sqs, more)
+    registry = last.registry + 1 if last.registry else 0
+    added = ports_from(
+        last.kafka + 1, text, last.peer + 1, admin, sqs, amqp, more, registry=registry
+    )
     return [*before.brokers[:count], *added]
+
+
+def _ports_from(first: Sequence[int], count: int) -> list[BrokerPorts]:
+    """Return the ports of all brokers, by those of the first in the order of `PORTS_DEFAULT`."""
+    kafka, text, peer, admin, sqs, amqp, registry = first
+    return ports_from(kafka, text, peer, admin, sqs, amqp, count, registry=registry)
 
 
 class Watcher:
@@ -299,7 +323,10 @@ class Watcher:
             text = f"   text {broker.ports.text}" if broker.ports.text else ""
             admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
             sqs = f"   SQS {broker.ports.sqs}" if broker.ports.sqs else ""
-            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}{sqs}")
+            amqp = f"   AMQP {broker.ports.amqp}" if broker.ports.amqp else ""
+            schemas = f"   schemas {broker.ports.registry}" if broker.ports.registry else ""
+            ports = f"Kafka {broker.address}{text}{admin}{sqs}{amqp}{schemas}"
+            lines.append(f"  broker {broker.number}   {ports}")
         first = cluster.brokers[0]
         if first.ports.admin:
             host = first.address.rpartition(":")[0]
@@ -402,7 +429,7 @@ def _secure_suggestions(files: SecureFiles, cluster: LocalCluster) -> list[str]:
     name, clients = own_name(), files.clients
     first = cluster.brokers[0]
     lines = [
-        f"  . {_shown(clients / f'{APP}.env')}     be {APP}, in this terminal",
+        f"  . {_shown(clients / f'{APP}.env')}     log in as {APP}, in this terminal",
         f"  {name} publish {APP_PREFIX}greetings hello",
         f"  {name} consume {APP_PREFIX}greetings --from-beginning --max 1",
         f"  kcat -F {_shown(clients / f'{APP}.librdkafka.conf')} -L",

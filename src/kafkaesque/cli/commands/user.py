@@ -450,6 +450,6 @@ def remove_factor(
 
     check_can_ask("user totp remove", yes=yes)
     if not yes:
-        typer.confirm(f"Take the second factor of {name} away?", abort=True)
+        typer.confirm(f"Remove the second factor of {name}?", abort=True)
     told = send(admin, "DELETE", f"/users/{quote(name, safe='')}/second-factor")
     Screen(json=json).done(told["what"], {"user": name})

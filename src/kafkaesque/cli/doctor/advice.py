@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kafkaesque.cli.doctor.facts import Facts, PartitionName
-from kafkaesque.cli.doctor.findings import NAMED_MAX, named
+from kafkaesque.cli.doctor.findings import NAMED_MAX, in_words, named
 from kafkaesque.cli.screen import counted
 
 
@@ -110,11 +110,6 @@ def are(nodes: Sequence[int], what: str = "down") -> str:
 def have_lost(nodes: Sequence[int]) -> str:
     """Return that brokers' directories are empty that were not."""
     return "has lost its disk" if len(nodes) == 1 else "have lost their disks"
-
-
-def in_words(nodes: Sequence[int]) -> str:
-    """Return brokers by their numbers."""
-    return ("broker " if len(nodes) == 1 else "brokers ") + ", ".join(map(str, nodes))
 
 
 def of_brokers(what: str, reasons: Mapping[int, str]) -> list[str]:

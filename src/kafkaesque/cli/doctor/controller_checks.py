@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from kafkaesque.cli.doctor.advice import bring_back, have_lost, in_words, state_of
+from kafkaesque.cli.doctor.advice import bring_back, have_lost, state_of
 from kafkaesque.cli.doctor.facts import Facts
-from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
+from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, in_words
 from kafkaesque.cli.quorum import QuorumMember
 
 #: What is left to do without them.

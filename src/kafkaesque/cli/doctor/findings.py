@@ -55,3 +55,8 @@ def named(names: Sequence[object]) -> str:
     words = ", ".join(str(each) for each in names[:NAMED_MAX])
     more = len(names) - NAMED_MAX
     return f"{words} and {more} more" if more > 0 else words
+
+
+def in_words(nodes: Sequence[int]) -> str:
+    """Return brokers by their numbers."""
+    return ("broker " if len(nodes) == 1 else "brokers ") + ", ".join(map(str, nodes))

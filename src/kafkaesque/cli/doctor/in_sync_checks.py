@@ -9,13 +9,12 @@ from typing import NamedTuple
 from kafkaesque.cli.doctor.advice import (
     alter_min_insync,
     bring_back,
-    in_words,
     name_partitions,
     state_of,
     users_first,
 )
 from kafkaesque.cli.doctor.facts import Facts, PartitionFacts, PartitionName
-from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
+from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, in_words
 from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.screen import counted
 

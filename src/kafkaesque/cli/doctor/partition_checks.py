@@ -10,14 +10,13 @@ from kafkaesque.cli.doctor.advice import (
     bring_back,
     elect_unclean,
     have_lost,
-    in_words,
     lets_nobody_in,
     name_partitions,
     runs,
     users_first,
 )
 from kafkaesque.cli.doctor.facts import Facts, PartitionFacts, PartitionName
-from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, named
+from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, in_words, named
 from kafkaesque.cli.moving_replicas import Where, missing_in_sync
 from kafkaesque.cli.recoveries import Recovery
 from kafkaesque.cli.screen import counted

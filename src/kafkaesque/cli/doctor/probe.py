@@ -196,7 +196,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         {e.id: e.admin_problem or "no admin port" for e in alive if e.admin is None},
     )
     unseen += of_brokers(
-        "the disk", {each.id: each.disk_problem for each in alive if each.disk_problem}
+        "the disk space", {each.id: each.disk_problem for each in alive if each.disk_problem}
     )
     # One that has just started may not have got all metadata yet: the controller has.
     first = sorted(alive, key=lambda each: (each.id != found.controller, each.id))

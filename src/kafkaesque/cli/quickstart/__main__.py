@@ -30,7 +30,7 @@ def quickstart(
     ] = None,
     secure: Annotated[
         bool,
-        typer.Option("--secure", help="Against a cluster that wants TLS and a log-in."),
+        typer.Option("--secure", help="Against a cluster that requires TLS and a log-in."),
     ] = False,
     without_spark: Annotated[
         bool, typer.Option("--without-spark", help="Leave the pipeline on Spark out.")

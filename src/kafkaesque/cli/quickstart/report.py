@@ -69,7 +69,7 @@ def _next_steps(kept: Path | None, result: Result) -> list[str]:
     topic = prefix + ("flights" if result.delays is None else "delays")
     lines = ["Try next:", ""]
     if kept is not None and result.clients:
-        lines += [f"  . {result.clients}/{APP}.env    be {APP}, in this terminal"]
+        lines += [f"  . {result.clients}/{APP}.env    log in as {APP}, in this terminal"]
     if kept is not None:
         lines += [
             f"  {kafkaesque} up --data {kept}    the same cluster, with its data",

@@ -48,6 +48,10 @@ def _queue(*operations: Operation) -> tuple[Need, ...]:
     return tuple(Need(each, _T.QUEUE) for each in operations)
 
 
+def _exchange(*operations: Operation) -> tuple[Need, ...]:
+    return tuple(Need(each, _T.EXCHANGE) for each in operations)
+
+
 def _cluster(*operations: Operation) -> tuple[Need, ...]:
     return tuple(Need(each, _T.CLUSTER) for each in operations)
 
@@ -192,6 +196,19 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.ALTER_QUEUE: Row((*_queue(_O.ALTER), *_cluster(_O.ALTER)), "queues:alter_queue"),
     ApiKey.DELETE_QUEUE: Row((*_queue(_O.DELETE), *_cluster(_O.DELETE)), "queues:delete_queue"),
     ApiKey.MAINTAIN_QUEUE: Row(_queue(_O.READ, _O.WRITE), "queues:maintain_queue"),
+    ApiKey.DESCRIBE_EXCHANGES: Row(_exchange(_O.DESCRIBE), "exchanges:describe"),
+    ApiKey.ALTER_VHOST: Row(
+        (Need(_O.CREATE, _T.VHOST), Need(_O.DELETE, _T.VHOST), *_cluster(_O.ALTER)),
+        "exchanges:alter_vhost",
+    ),
+    ApiKey.ALTER_EXCHANGE: Row(
+        (*_exchange(_O.CREATE, _O.DELETE), *_cluster(_O.CREATE)), "exchanges:alter_exchange"
+    ),
+    ApiKey.ALTER_BINDING: Row(
+        (*_exchange(_O.READ, _O.WRITE), *_queue(_O.WRITE), *_topic(_O.WRITE)),
+        "exchanges:alter_binding",
+    ),
+    ApiKey.PUBLISH_MESSAGES: Row(_exchange(_O.WRITE), "exchanges:publish"),
     ApiKey.DESCRIBE_ACCESS: _whole(_O.DESCRIBE),
     ApiKey.ALTER_ACCESS: _whole(_O.ALTER),
 }

@@ -1,6 +1,7 @@
 """ElectLeaders: preferred leaders, and unclean elections at an administrator's word."""
 
 from collections.abc import Callable
+from functools import partial
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import PartitionState
@@ -11,7 +12,12 @@ from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
-from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
+from kafkaesque.model.errors import (
+    NotLeader,
+    RequestRefused,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from kafkaesque.model.ids import NodeId, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.elect_leaders_request import ElectLeadersRequest
@@ -66,20 +72,34 @@ class _Elections:
 
     def start(self) -> None:
         """Elect for every partition; the answer follows the last one."""
-        pieces: list[Piece] = [self._piece(where) for where in self._wanted()]
-        Queue(self._doors.clock, pieces, self._answer).start()
+        Queue(self._doors.clock, self._pieces(), self._answer).start()
 
-    def _wanted(self) -> list[TopicPartition]:
+    def _pieces(self) -> list[Piece]:
+        state = self._doors.cluster.state
         asked = self._request.topic_partitions
         if asked is None:
+            # Logs of queues among them, which have leaders like all others and are no topics.
             return [
-                partition.topic_partition
-                for partition in self._doors.cluster.state.partitions_by_group.values()
+                self._piece(each.topic_partition, partial(self._by_group, each))
+                for each in state.partitions_by_group.values()
             ]
         named = (
             TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions
         )
-        return list(dict.fromkeys(named))
+        return [
+            self._piece(where, partial(state.partition, where)) for where in dict.fromkeys(named)
+        ]
+
+    def _by_group(self, known: PartitionState) -> PartitionState:
+        """Return a partition as it is by now.
+
+        Raises:
+            UnknownTopicOrPartition: it was deleted.
+        """
+        found = self._doors.cluster.state.partitions_by_group.get(known.group)
+        if found is None:
+            raise UnknownTopicOrPartition(f"{known.topic_partition} was deleted")
+        return found
 
     def _answer(self) -> None:
         topics: dict[str, list[PartitionResult]] = {}
@@ -91,14 +111,14 @@ class _Elections:
         results = [ReplicaElectionResult(name, outcome) for name, outcome in topics.items()]
         self._call.answer(ElectLeadersResponse(replica_election_results=results))
 
-    def _piece(self, where: TopicPartition) -> Piece:
+    def _piece(self, where: TopicPartition, find: Callable[[], PartitionState]) -> Piece:
         def run(on_done: Callable[[], None]) -> None:
             def finish(code: ErrorCode, message: str | None) -> None:
                 self._results[where] = (code, message)
                 on_done()
 
             try:
-                self._elect(self._doors.cluster.state.partition(where), finish)
+                self._elect(find(), finish)
             except RequestRefused as refusal:
                 finish(code_of(refusal), message_of(refusal))
 

@@ -5,6 +5,7 @@ from kafkaesque.gateway.kafka.topics import TopicForbidden
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.model import errors, record_errors
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.routing.exchanges import errors as exchange_errors
 from kafkaesque.transactions.errors import TransactionError
 
 #: Characters of a message to a client. It may quote what the client sent, which may be as long as a
@@ -18,6 +19,19 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     errors.GroupNotAuthorized: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     errors.QueueNotAuthorized: ErrorCode.QUEUE_AUTHORIZATION_FAILED,
+    errors.ExchangeNotAuthorized: ErrorCode.EXCHANGE_AUTHORIZATION_FAILED,
+    errors.VhostNotAuthorized: ErrorCode.VHOST_AUTHORIZATION_FAILED,
+    exchange_errors.NoSuchVhost: ErrorCode.UNKNOWN_VHOST,
+    exchange_errors.NoSuchExchange: ErrorCode.UNKNOWN_EXCHANGE,
+    exchange_errors.NoSuchQueue: ErrorCode.UNKNOWN_QUEUE,
+    exchange_errors.NoSuchTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    exchange_errors.InequivalentExchange: ErrorCode.EXCHANGE_ALREADY_EXISTS,
+    exchange_errors.ExchangeInUse: ErrorCode.EXCHANGE_IN_USE,
+    exchange_errors.ExchangeReserved: ErrorCode.EXCHANGE_RESERVED,
+    exchange_errors.ExchangeInternal: ErrorCode.EXCHANGE_RESERVED,
+    exchange_errors.UnknownExchangeKind: ErrorCode.INVALID_REQUEST,
+    exchange_errors.BadArgument: ErrorCode.INVALID_REQUEST,
+    exchange_errors.BadHeader: ErrorCode.INVALID_REQUEST,
     errors.UnknownQueue: ErrorCode.UNKNOWN_QUEUE,
     errors.QueueExists: ErrorCode.QUEUE_ALREADY_EXISTS,
     errors.QueueInUse: ErrorCode.QUEUE_IN_USE,

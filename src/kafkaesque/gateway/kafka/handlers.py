@@ -65,6 +65,11 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.ALTER_QUEUE: _later("queue_admin", "on_alter"),
     ApiKey.DELETE_QUEUE: _later("queue_admin", "on_delete"),
     ApiKey.MAINTAIN_QUEUE: _later("queue_admin", "on_maintain"),
+    ApiKey.DESCRIBE_EXCHANGES: _later("exchanges", "on_describe"),
+    ApiKey.ALTER_VHOST: _later("exchanges", "on_alter_vhost"),
+    ApiKey.ALTER_EXCHANGE: _later("exchanges", "on_alter_exchange"),
+    ApiKey.ALTER_BINDING: _later("exchanges", "on_alter_binding"),
+    ApiKey.PUBLISH_MESSAGES: _later("exchanges", "on_publish"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -147,6 +152,11 @@ OWN_APIS: Mapping[int, str] = {
     ApiKey.ALTER_QUEUE: "changes a queue's options",
     ApiKey.DELETE_QUEUE: "deletes a queue",
     ApiKey.MAINTAIN_QUEUE: "purges a queue, redrives it, or makes its parked messages ready",
+    ApiKey.DESCRIBE_EXCHANGES: "virtual hosts, exchanges and bindings",
+    ApiKey.ALTER_VHOST: "creates or deletes a virtual host",
+    ApiKey.ALTER_EXCHANGE: "declares or deletes an exchange",
+    ApiKey.ALTER_BINDING: "binds a queue, an exchange or a topic to an exchange, or unbinds it",
+    ApiKey.PUBLISH_MESSAGES: "publishes messages to an exchange",
 }
 
 #: What differs in APIs that are carried out: versions, above all, and why.

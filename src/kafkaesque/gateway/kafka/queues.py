@@ -12,17 +12,25 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.metadata.queue_planner import MESSAGE_BYTES_MAX
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
+from kafkaesque.chassis.meanings import shown_headers, shown_key
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.queue_taking import TakeAny, release
 from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.errors import InvalidRequest, QueueInUse, RequestRefused, UnknownQueue
+from kafkaesque.model.errors import (
+    InvalidRequest,
+    QueueInUse,
+    QueueNotAuthorized,
+    RequestRefused,
+    UnknownQueue,
+)
 from kafkaesque.model.ids import TopicId
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.messages.attach_consumer_request import AttachConsumerRequest
@@ -113,6 +121,9 @@ def on_take(context: Context, call: Call) -> None:
             refuse(outcome)
         elif not call.connection.is_open:
             release(context.doors, replace(take, partition=partition), outcome.messages)
+        elif not _may_still_take(call, request):
+            release(context.doors, replace(take, partition=partition), outcome.messages)
+            refuse(QueueNotAuthorized("Queue authorization failed."))
         else:
             call.answer(_taken(outcome.messages, partition))
 
@@ -136,6 +147,12 @@ def on_take(context: Context, call: Call) -> None:
         TakeAny(context.doors, take, _in_turn(call, len(queue.partitions)), on_taken).begin()
 
 
+def _may_still_take(call: Call, request: TakeMessagesRequest) -> bool:
+    """Tell whether the rule is still there: it may have gone while the request waited."""
+    rights, name = call.connection.rights, QueueName(request.vhost, request.queue)
+    return rights is None or rights.may(Operation.READ, ResourceType.QUEUE, queue_resource(name))
+
+
 def _in_turn(call: Call, count: int) -> list[int]:
     """Return partitions, beginning with another one each time."""
     first = call.header.correlation_id % count
@@ -156,7 +173,13 @@ def _taken(messages: list[q.QueueMessage], partition: int) -> TakeMessagesRespon
 def _batch(messages: list[q.QueueMessage]) -> bytes:
     """Return messages as one batch, with the offsets that they have."""
     records = [
-        Record(each.offset, each.timestamp_ms, each.key, each.value, each.headers)
+        Record(
+            each.offset,
+            each.timestamp_ms,
+            shown_key(each.headers, each.key),
+            each.value,
+            shown_headers(each.headers),
+        )
         for each in messages
     ]
     return bytes(encode_batch(records))

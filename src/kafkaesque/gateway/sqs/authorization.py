@@ -114,9 +114,17 @@ def check_rights(rights: Rights | None, operation: str, request: Any) -> None:
     if rights is None:
         return
     for need in ROWS[operation](request):
-        if not is_allowed(rights, need):
-            what = need.operation.name.title()
-            raise SqsError("AccessDenied", f"No rule allows {what} on the queue {need.queue!r}.")
+        refusal = find_refusal(rights, need)
+        if refusal is not None:
+            raise refusal
+
+
+def find_refusal(rights: Rights | None, need: Need) -> SqsError | None:
+    """Return what a client is told that may not do something; None where it may."""
+    if rights is None or is_allowed(rights, need):
+        return None
+    what = need.operation.name.title()
+    return SqsError("AccessDenied", f"No rule allows {what} on the queue {need.queue!r}.")
 
 
 def is_allowed(rights: Rights, need: Need) -> bool:

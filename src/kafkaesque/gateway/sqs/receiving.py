@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kafkaesque.access.operations import Operation
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.sqs.attributes import QueueOptions
+from kafkaesque.gateway.sqs.authorization import Need, find_refusal
 from kafkaesque.gateway.sqs.call import Call
 from kafkaesque.gateway.sqs.finding import QueueFinder
 from kafkaesque.gateway.sqs.stored import Wanted, message_of
@@ -100,11 +102,17 @@ class Receiving:
             wait_ms=wait_ms,
         )
 
+        name = queue.queue.name
+
         def on_taken(outcome: q.TakenMessages | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
                 call.fail(outcome)
             elif not call.is_wanted:
                 self._give_back(queue, outcome.messages)
+            elif (refusal := find_refusal(call.rights, Need(Operation.READ, name))) is not None:
+                # The rule has gone while the request waited.
+                self._give_back(queue, outcome.messages)
+                call.fail(refusal)
             elif outcome.messages:
                 self._remember(call.request, queue, outcome.messages)
                 self._answer(call, queue, outcome.messages, wanted)

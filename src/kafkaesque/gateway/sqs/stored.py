@@ -12,6 +12,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from kafkaesque.broker.requests.queue_requests import QueueMessage
+from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import DEATH, GROUP, ORIGIN
 from kafkaesque.protocols.sqs.digests import digest_of_attributes, digest_of_body
@@ -120,7 +121,8 @@ class _Shown:
     def __init__(self, log_id: bytes, queue: str, found: QueueMessage) -> None:
         self._queue = queue
         self._found = found
-        self.headers = {name: value for name, value in found.headers if value is not None}
+        headers = shown_headers(found.headers)
+        self.headers = {name: value for name, value in headers if value is not None}
         self.extra = _read(_extra.decode, self.headers.get(SQS)) or Extra()
         self._origin = _read(_origin.decode, self.headers.get(ORIGIN))
         #: It keeps its id where it is moved.

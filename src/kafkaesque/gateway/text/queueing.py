@@ -16,6 +16,7 @@ from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.meanings import shown_headers, shown_key
 from kafkaesque.gateway.text.authorization import no_queue
 from kafkaesque.gateway.text.held import CONSUMERS_MAX, HELD_MAX, TIMEOUT_MS
 from kafkaesque.gateway.text.reply import Reply
@@ -150,9 +151,20 @@ class QueueDesk:
             release = q.ReleaseMessages(log_id=log_id, claims=[message.claim])
             self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
             return
+        if reply.rights is not None and not reply.rights.may(
+            Operation.READ, ResourceType.QUEUE, queue
+        ):
+            # The rule has gone while GET waited.
+            release = q.ReleaseMessages(log_id=log_id, claims=[message.claim])
+            self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
+            reply.end(write_error(f"no rule allows Read on queue {queue!r}", QUEUES))
+            return
         reply.held.keep(queue, log_id, message.claim)
-        headers = tuple(each for each in message.headers if not each[0].startswith(PREFIX))
-        shown = TextMessage(headers=headers, key=message.key, value=message.value)
+        headers = tuple(
+            each for each in shown_headers(message.headers) if not each[0].startswith(PREFIX)
+        )
+        key = shown_key(message.headers, message.key)
+        shown = TextMessage(headers=headers, key=key, value=message.value)
         given = GivenLine(queue, message.offset, message.attempt, message.timestamp_ms, shown)
         reply.end(write_given(given))
 

@@ -534,6 +534,14 @@ class Connection:
         closing = (ChannelState.FAILED, ChannelState.CLOSES, ChannelState.AWAITS_CLOSE_OK)
         return found is not None and found.state not in closing
 
+    def can_be_failed(self, channel: int) -> bool:
+        """Tell whether a channel may be closed for a mistake."""
+        found = self._channels.get(channel)
+        return found is not None and found.state not in (
+            ChannelState.CLOSES,
+            ChannelState.AWAITS_CLOSE_OK,
+        )
+
     def deliver_writer(self, channel: int, consumer_tag: str) -> DeliverWriter:
         """Return what writes deliveries to a consumer, as long as `can_deliver` is true."""
         return DeliverWriter(channel, consumer_tag, self.frame_bytes_max)

@@ -90,6 +90,11 @@ class ApiKey(IntEnum):
     ALTER_QUEUE = 20017
     DELETE_QUEUE = 20018
     MAINTAIN_QUEUE = 20019
+    DESCRIBE_EXCHANGES = 20020
+    ALTER_VHOST = 20021
+    ALTER_EXCHANGE = 20022
+    ALTER_BINDING = 20023
+    PUBLISH_MESSAGES = 20024
 
 
 #: API key -> (first version, last version, first flexible version or none,
@@ -175,4 +180,9 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     20017: (0, 0, 0, "alter_queue"),
     20018: (0, 0, 0, "delete_queue"),
     20019: (0, 0, 0, "maintain_queue"),
+    20020: (0, 0, 0, "describe_exchanges"),
+    20021: (0, 0, 0, "alter_vhost"),
+    20022: (0, 0, 0, "alter_exchange"),
+    20023: (0, 0, 0, "alter_binding"),
+    20024: (0, 0, 0, "publish_messages"),
 }

@@ -40,6 +40,10 @@ class _Hashed:
         return _digest(message.key)
 
 
+def _kind_of(destination: Destination) -> int:
+    return 2 if destination.is_topic else int(destination.is_exchange)
+
+
 def _text(value: object) -> str:
     """Return what is hashed of a value; messages without it all go the same way."""
     if isinstance(value, int):
@@ -73,7 +77,7 @@ class ConsistentHashMatcher(_Hashed):
     def add(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
         weight = read_weight(key)
         # In an order that does not depend on who was bound first.
-        seed = _digest(f"{destination.is_exchange:d}{destination.name}")
+        seed = _digest(f"{_kind_of(destination)}{destination.name}")
         insort(self._members, _Member(destination, key, row, seed, weight))
 
     def remove(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
@@ -141,7 +145,7 @@ class RandomMatcher:
             local = [
                 row
                 for row, each in zip(rows, self._destinations, strict=True)
-                if not each.is_exchange and self._is_local(each.name)
+                if not each.is_exchange and not each.is_topic and self._is_local(each.name)
             ]
             rows = local or rows
         if not rows:

@@ -15,6 +15,10 @@ class NoSuchQueue(RequestRefused):
     """No queue of this name exists in the virtual host."""
 
 
+class NoSuchTopic(RequestRefused):
+    """A binding would lead to a topic that does not exist."""
+
+
 class ExchangeReserved(RequestRefused):
     """The exchange, or its name, is the broker's."""
 

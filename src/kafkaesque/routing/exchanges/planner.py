@@ -7,6 +7,7 @@ again if type, flags and alternate exchange are the same, and names that begin w
 broker's.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ from kafkaesque.routing.exchanges.errors import (
     InequivalentExchange,
     NoSuchExchange,
     NoSuchQueue,
+    NoSuchTopic,
 )
 from kafkaesque.routing.exchanges.kinds import (
     ALTERNATE,
@@ -67,6 +69,11 @@ class ExchangeLimits:
 
 
 DEFAULT_LIMITS = ExchangeLimits()
+
+
+def _no_topic(name: str) -> bool:
+    """Topics are for those who say which there are."""
+    return False
 
 
 # -- exchanges
@@ -128,10 +135,16 @@ def delete_exchange(
 # -- bindings
 
 
-def bind(topology: Topology, wanted: Bound, limits: ExchangeLimits = DEFAULT_LIMITS) -> Records:
+def bind(
+    topology: Topology,
+    wanted: Bound,
+    limits: ExchangeLimits = DEFAULT_LIMITS,
+    has_topic: Callable[[str], bool] = _no_topic,
+) -> Records:
     """Return the record of a new binding; none if there is the same one.
 
     Raises:
+        NoSuchTopic: it would lead to a topic that does not exist.
         NoSuchVhost, NoSuchExchange, NoSuchQueue: one of its ends is missing.
         ExchangeReserved: one of its ends is the default exchange.
         BadArgument: key or arguments are not what the exchange's type needs.
@@ -139,7 +152,10 @@ def bind(topology: Topology, wanted: Bound, limits: ExchangeLimits = DEFAULT_LIM
         OverBound: there are too many.
     """
     vhost, source = _ends(topology, wanted)
-    if not vhost.has(wanted.destination):
+    if wanted.destination.is_topic:
+        if not has_topic(wanted.destination.name):
+            raise NoSuchTopic(f"there is no topic '{wanted.destination.name}'")
+    elif not vhost.has(wanted.destination):
         _refuse_missing(vhost, wanted.destination)
     arguments = _plain(wanted.arguments, limits)
     AMQP.read_filter(wanted.key)
@@ -187,6 +203,15 @@ def remove_queue(topology: Topology, vhost_name: str, name: str) -> Records:
         return []
     first = QueueRemoved(vhost=vhost_name, name=name)
     return [first, *_deleted_with(vhost, Destination(name), gone=set())]
+
+
+def remove_topic(topology: Topology, name: str) -> Records:
+    """Return the ends of exchanges that are deleted with a topic; its own record says the rest."""
+    gone = Destination(name, is_topic=True)
+    records: Records = []
+    for vhost in topology.vhosts.values():
+        records += _deleted_with(vhost, gone, gone=set())
+    return records
 
 
 def _deleted_with(vhost: Vhost, destination: Destination, gone: set[str]) -> Records:

@@ -14,10 +14,12 @@ Arguments = Mapping[str, object]
 
 
 class Destination(NamedTuple):
-    """Where a binding leads: to a queue, or to another exchange."""
+    """Where a binding leads: to a queue, to another exchange, or to a topic."""
 
     name: str
     is_exchange: bool = False
+    #: Topics are those of the cluster, whatever the virtual host.
+    is_topic: bool = False
 
 
 class RoutingRecord(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):

@@ -10,9 +10,9 @@ host.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kafkaesque.routing.exchanges.errors import BadHeader, ExchangeInternal
+from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE, Topology, Vhost
 from kafkaesque.routing.message import RoutedMessage
 
@@ -25,24 +25,19 @@ KEYS_MAX = 256
 DELAY_HEADER = "x-delay"
 
 
-class Route(NamedTuple):
-    """Where a message goes, each queue once; nowhere, if it is unroutable."""
-
-    queues: tuple[str, ...]
-    #: Queues that are to have it only after `delay_ms`.
-    delayed_queues: tuple[str, ...] = ()
-    delay_ms: int = 0
-
-    @property
-    def is_unroutable(self) -> bool:
-        """Whether no queue is to have it."""
-        return not self.queues and not self.delayed_queues
-
-
 class _Walk:
     """One message on its way."""
 
-    __slots__ = ("_message", "_passed", "_vhost", "goes_by_keys", "keys", "later", "queues")
+    __slots__ = (
+        "_message",
+        "_passed",
+        "_vhost",
+        "goes_by_keys",
+        "keys",
+        "later",
+        "queues",
+        "topics",
+    )
 
     def __init__(self, vhost: Vhost, message: RoutedMessage, keys: Sequence[str]) -> None:
         self._vhost = vhost
@@ -51,6 +46,7 @@ class _Walk:
         self.keys = keys
         #: In the order in which they were reached.
         self.queues: dict[str, None] = {}
+        self.topics: dict[str, None] = {}
         #: Delayed exchanges that were reached.
         self.later: list[str] = []
         self.goes_by_keys = True
@@ -96,6 +92,8 @@ class _Walk:
             destination = exchange.destination(row)
             if destination.is_exchange:
                 waiting.append(destination.name)
+            elif destination.is_topic:
+                self.topics[destination.name] = None
             else:
                 self.queues[destination.name] = None
         return has_matched
@@ -122,12 +120,23 @@ class Router:
         if len(keys) == 1:
             found = vhost.routes.get((exchange, message.key))
             if found is not None:
-                return Route(found)
+                return found
         if vhost.exchange(exchange).definition.is_internal:
             raise ExchangeInternal(
                 f"cannot publish to internal exchange '{exchange}' in vhost '{vhost_name}'"
             )
         return self._walk(vhost, exchange, message, keys)
+
+    def route_for_broker(self, vhost_name: str, exchange: str, message: RoutedMessage) -> Route:
+        """Return where a message goes that a broker publishes, which may be to any exchange.
+
+        Raises:
+            NoSuchVhost, NoSuchExchange: there is none of this name.
+            BadHeader: the header CC or BCC is not a list of texts, or too long a one.
+        """
+        vhost = self._topology.vhost(vhost_name)
+        vhost.exchange(exchange)
+        return self._walk(vhost, exchange, message, keys_of(message))
 
     def _walk(
         self, vhost: Vhost, exchange: str, message: RoutedMessage, keys: Sequence[str]
@@ -138,10 +147,12 @@ class Router:
         queues = tuple(walk.queues)
         if walk.later:
             walk.run(walk.later, delays=False)
-            return Route(queues, tuple(walk.queues)[len(queues) :], delay_ms)
+            later = tuple(walk.queues)[len(queues) :]
+            return Route(queues, later, delay_ms, tuple(walk.topics))
+        route = Route(queues, topics=tuple(walk.topics))
         if walk.goes_by_keys and len(keys) == 1:
-            vhost.routes.put((exchange, message.key), queues)
-        return Route(queues)
+            vhost.routes.put((exchange, message.key), route)
+        return route
 
 
 def keys_of(message: RoutedMessage) -> Sequence[str]:

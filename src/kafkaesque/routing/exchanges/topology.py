@@ -31,6 +31,8 @@ from kafkaesque.routing.exchanges.records import (
 from kafkaesque.routing.exchanges.route_cache import RouteCache
 from kafkaesque.routing.selectors.selector import Selector
 
+#: The virtual host that every cluster has.
+DEFAULT_VHOST = "/"
 #: Its name is empty; it passes each message to the queue that its key names.
 DEFAULT_EXCHANGE = ""
 RESERVED_PREFIX = "amq."
@@ -188,7 +190,7 @@ class Vhost:
         return found
 
     def has(self, destination: Destination) -> bool:
-        """Tell whether a binding can lead there."""
+        """Tell whether a binding can lead there; of topics others know."""
         there = self.exchanges if destination.is_exchange else self.queues
         return destination.name in there
 
@@ -242,6 +244,8 @@ class Vhost:
 
     def _shared(self, destination: Destination) -> Destination:
         """Return the same destination as the object that all bindings to it share."""
+        if destination.is_topic:
+            return destination
         if destination.is_exchange and destination.name in self.exchanges:
             return self.exchanges[destination.name].as_destination
         if destination.is_exchange or destination.name not in self.queues:
@@ -255,18 +259,54 @@ class Vhost:
         return source
 
 
+#: Tells of a virtual host and a queue whether this broker leads the queue.
+IsLocal = Callable[[str, str], bool]
+
+
+def _nowhere(vhost: str, queue: str) -> bool:
+    """No queue is here where nobody has said so."""
+    return False
+
+
+class _LateDice:
+    """Chance, for exchanges that were declared before somebody has brought dice."""
+
+    __slots__ = ("dice",)
+
+    def __init__(self, dice: Dice | None) -> None:
+        self.dice = dice
+
+    def below(self, bound: int) -> int:
+        return 0 if self.dice is None else self.dice.below(bound)
+
+    def unique_bytes(self, count: int) -> bytes:
+        raise InvariantBroken("exchanges draw numbers only")
+
+
 class Topology:
     """All virtual hosts; read freely, change by `apply` only."""
 
     __slots__ = ("_dice", "_is_local", "vhosts")
 
-    def __init__(
-        self, dice: Dice, is_local: Callable[[str, str], bool] = lambda vhost, queue: False
-    ) -> None:
-        """`is_local` tells of a virtual host and a queue whether this broker leads the queue."""
-        self._dice = dice
+    def __init__(self, dice: Dice | None = None, is_local: IsLocal = _nowhere) -> None:
+        """Begin with nothing; what does not `serve` messages needs no dice."""
+        self._dice = _LateDice(dice)
         self._is_local = is_local
         self.vhosts: dict[str, Vhost] = {}
+
+    def serve(self, dice: Dice, is_local: IsLocal) -> None:
+        """Route messages on this broker: by its chance, and by what it leads."""
+        self._dice.dice = dice
+        self._is_local = is_local
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the same is there, in whatever order it came."""
+        return isinstance(other, Topology) and self._image() == other._image()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _image(self) -> list[bytes]:
+        return sorted(map(_encoder.encode, self.records()))
 
     def vhost(self, name: str) -> Vhost:
         """Return a virtual host.
@@ -314,6 +354,14 @@ class Topology:
             case Unbound():
                 vhost.unbind(binding_of(record))
 
+    def remove_topic(self, name: str) -> None:
+        """Remove the bindings that lead to a topic, which is gone."""
+        destination = Destination(name, is_topic=True)
+        for vhost in self.vhosts.values():
+            if vhost.bindings_to(destination):
+                vhost.cut_off(destination)
+                vhost.routes.clear()
+
     def records(self) -> Iterator[AnyRoutingRecord]:
         """Return records that make this state of an empty one."""
         for name, vhost in self.vhosts.items():
@@ -336,9 +384,8 @@ class Topology:
     def _declare(self, vhost: Vhost, record: ExchangeDeclared) -> None:
         if record.name in vhost.exchanges:
             return
-        is_local = self._is_local
         vhost.exchanges[record.name] = Exchange(
-            record, self._dice, lambda queue: is_local(vhost.name, queue)
+            record, self._dice, lambda queue: self._is_local(vhost.name, queue)
         )
 
 

@@ -1,0 +1,312 @@
+"""Exchanges of the cluster, from any broker: a publish reaches every queue that it is routed to."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kafkaesque.broker.doors.cluster import Cluster
+from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes
+from kafkaesque.broker.doors.publishing import Publishing
+from kafkaesque.broker.doors.queues import NewMessage, Queues
+from kafkaesque.broker.requests.client_command import OnBehalfOf
+from kafkaesque.broker.requests.commands import ControllerResult
+from kafkaesque.broker.requests.exchange_commands import (
+    BindDestination,
+    CreateVhost,
+    DeclareExchange,
+    DeleteExchange,
+    DeleteVhost,
+    ExchangeCommand,
+    UnbindDestination,
+)
+from kafkaesque.env import Env
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
+from kafkaesque.routing.exchanges.records import Arguments, Destination
+from kafkaesque.routing.exchanges.route import Route
+from kafkaesque.routing.exchanges.router import Router
+from kafkaesque.routing.exchanges.topology import Binding, Exchange, Topology, Vhost
+from kafkaesque.routing.message import RoutedMessage
+
+#: A command is done, or refused; called once, maybe at once.
+OnOutcome = Callable[[ControllerResult | RequestRefused], None]
+#: How many queues and topics have each message, or why it is not in all of them; called once.
+OnPublished = Callable[[Sequence[int | RequestRefused]], None]
+
+
+class Publication(NamedTuple):
+    """A message as routing sees it, and as its queues get it."""
+
+    routed: RoutedMessage
+    message: NewMessage
+    #: The headers that a topic gets; None: those of the message.
+    topic_headers: Headers | None = None
+
+
+class Exchanges:
+    """What is asked of the controller is committed when it is answered, but this broker may hear of
+    it later: `Cluster.when_current` waits for that. Names that nobody has made raise `NoSuchVhost`
+    and `NoSuchExchange`. Rights to publish (Write on the exchange) are for gateways to check.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_cluster",
+        "_dice",
+        "_lanes",
+        "_router",
+        "_topology",
+    )
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        cluster: Cluster,
+        queues: Queues,
+        publishing: Publishing,
+    ) -> None:
+        self._clock = env.clock
+        self._dice = env.dice
+        self._cluster = cluster
+        self._lanes = PublishLanes(
+            clock=env.clock, cluster=cluster, queues=queues, publishing=publishing
+        )
+        self._topology: Topology | None = None
+        self._router = Router(Topology())
+
+    # -- what there is, as far as this broker has heard
+
+    def vhosts(self) -> list[str]:
+        """Return the names of all virtual hosts."""
+        return sorted(self._routing().vhosts)
+
+    def has_vhost(self, vhost: str) -> bool:
+        """Tell whether there is a virtual host of a name."""
+        return vhost in self._routing().vhosts
+
+    def vhost(self, vhost: str) -> Vhost:
+        """Return a virtual host, to be read only.
+
+        Raises:
+            NoSuchVhost: there is none of this name.
+        """
+        return self._routing().vhost(vhost)
+
+    def find(self, vhost: str, name: str) -> Exchange:
+        """Return an exchange, to be read only.
+
+        Raises:
+            NoSuchVhost, NoSuchExchange: there is none of this name.
+        """
+        return self._routing().vhost(vhost).exchange(name)
+
+    def exists(self, vhost: str, name: str) -> bool:
+        """Tell whether there is an exchange of a name."""
+        try:
+            self.find(vhost, name)
+        except (NoSuchVhost, NoSuchExchange):
+            return False
+        return True
+
+    def bindings(self, vhost: str) -> list[Binding]:
+        """Return all bindings of a virtual host; those of the default exchange are not among them.
+
+        Raises:
+            NoSuchVhost: there is none of this name.
+        """
+        return sorted(self._routing().vhost(vhost).bindings())
+
+    def route(self, vhost: str, exchange: str, message: RoutedMessage) -> Route:
+        """Return where a message goes that is published to an exchange; nothing is published.
+
+        Raises:
+            NoSuchVhost, NoSuchExchange: there is none of this name.
+            ExchangeInternal: nobody may publish to it.
+            BadHeader: the header CC or BCC is not a list of texts, or too long a one.
+        """
+        if self._topology is not self._cluster.state.routing:
+            self._routing()
+        return self._router.route(vhost, exchange, message)
+
+    # -- what the controller is asked
+
+    def create_vhost(
+        self, vhost: str, client: OnBehalfOf | None, timeout_ms: int, on_done: OnOutcome
+    ) -> None:
+        """Let a virtual host exist."""
+        self.submit(CreateVhost(vhost=vhost, on_behalf_of=client), timeout_ms, on_done)
+
+    def delete_vhost(
+        self, vhost: str, client: OnBehalfOf | None, timeout_ms: int, on_done: OnOutcome
+    ) -> None:
+        """Delete a virtual host with all that is in it; `NoSuchVhost` if there is none."""
+        self.submit(DeleteVhost(vhost=vhost, on_behalf_of=client), timeout_ms, on_done)
+
+    def declare(self, wanted: DeclareExchange, timeout_ms: int, on_done: OnOutcome) -> None:
+        """Let an exchange exist.
+
+        Refusals: `NoSuchVhost` (AMQP 404), `ExchangeReserved` (403), `UnknownExchangeKind` (503),
+        `InequivalentExchange` and `BadArgument` (406), `NotAuthorized` (403), `OverBound`.
+        """
+        self.submit(wanted, timeout_ms, on_done)
+
+    def delete(
+        self,
+        vhost: str,
+        name: str,
+        client: OnBehalfOf | None,
+        timeout_ms: int,
+        on_done: OnOutcome,
+        *,
+        if_unused: bool = False,
+    ) -> None:
+        """Delete an exchange; one that is absent is well.
+
+        Refusals: `NoSuchVhost` (404), `ExchangeReserved` and `NotAuthorized` (403),
+        `ExchangeInUse` (406).
+        """
+        command = DeleteExchange(vhost=vhost, name=name, if_unused=if_unused, on_behalf_of=client)
+        self.submit(command, timeout_ms, on_done)
+
+    def bind(
+        self,
+        vhost: str,
+        binding: tuple[str, Destination, str, Arguments],
+        client: OnBehalfOf | None,
+        timeout_ms: int,
+        on_done: OnOutcome,
+    ) -> None:
+        """Add a binding: source, destination, key, arguments; the same one again is well.
+
+        Refusals: `NoSuchVhost`, `NoSuchExchange`, `NoSuchQueue`, `NoSuchTopic` (404),
+        `ExchangeReserved` and `NotAuthorized` (403), `BadArgument` (406), `InvalidRequest` (the
+        queue is a cursor over a topic: 406), `OverBound`.
+        """
+        source, destination, key, arguments = binding
+        command = BindDestination(
+            vhost=vhost,
+            source=source,
+            destination=destination,
+            key=key,
+            arguments=dict(arguments),
+            on_behalf_of=client,
+        )
+        self.submit(command, timeout_ms, on_done)
+
+    def unbind(
+        self,
+        vhost: str,
+        binding: tuple[str, Destination, str, Arguments],
+        client: OnBehalfOf | None,
+        timeout_ms: int,
+        on_done: OnOutcome,
+    ) -> None:
+        """Remove a binding; one that is absent is well.
+
+        Refusals: `NoSuchVhost` (404), `ExchangeReserved` and `NotAuthorized` (403).
+        """
+        source, destination, key, arguments = binding
+        command = UnbindDestination(
+            vhost=vhost,
+            source=source,
+            destination=destination,
+            key=key,
+            arguments=dict(arguments),
+            on_behalf_of=client,
+        )
+        self.submit(command, timeout_ms, on_done)
+
+    def submit(self, command: ExchangeCommand, timeout_ms: int, on_done: OnOutcome) -> None:
+        """Have the controller carry out a command, wherever it is; see `ControllerClient`."""
+        self._cluster.submit(command, timeout_ms, on_done)
+
+    # -- publishing
+
+    def publish(
+        self,
+        vhost: str,
+        exchange: str,
+        publications: Sequence[Publication],
+        timeout_ms: int,
+        on_done: OnPublished,
+    ) -> None:
+        """Publish messages; `on_done` may be called at once.
+
+        A number says that so many queues and topics have the message, committed; 0 that nobody
+        wants it. After a refusal some of them may have it, or all. Messages that go to the same
+        queue come there in the order of the calls, whoever makes them on this broker.
+
+        Refusals: those of `route`; `OverBound` where too much is on its way, or a queue is full;
+        `RequestTimedOut`, `LeaderNotAvailable`, and what else a queue or a topic may say.
+        """
+        counting = _Counting(len(publications), on_done)
+        for number, each in enumerate(publications):
+            try:
+                route = self.route(vhost, exchange, each.routed)
+            except RequestRefused as refusal:
+                counting.settle(number, refusal)
+                continue
+            self._send(vhost, route, each, counting.taker(number))
+        counting.begin()
+
+    def _send(self, vhost: str, route: Route, publication: Publication, on_kept: OnKept) -> None:
+        queues = self._cluster.state.queues_by_vhost.get(vhost, {})
+        message = publication.message
+        total = len(route.queues) + len(route.delayed_queues) + len(route.topics)
+        ticket = self._lanes.open(total, message, on_kept)
+        if ticket is None:
+            return
+        for name in route.queues:
+            self._lanes.to_queue(queues[name].topic_id, message, ticket)
+        if route.delayed_queues:
+            later = message._replace(not_before_ms=self._clock.wall_ms() + route.delay_ms)
+            for name in route.delayed_queues:
+                self._lanes.to_queue(queues[name].topic_id, later, ticket)
+        if route.topics:
+            headers = publication.topic_headers
+            sent = message if headers is None else message._replace(headers=headers)
+            if sent.key is None and publication.routed.key:
+                sent = sent._replace(key=publication.routed.key.encode(errors="surrogateescape"))
+            for topic in route.topics:
+                self._lanes.to_topic(topic, sent, ticket)
+
+    # -- the topology of now
+
+    def _routing(self) -> Topology:
+        routing = self._cluster.state.routing
+        if self._topology is not routing:
+            # Nothing was there yet, or a snapshot has taken its place.
+            routing.serve(self._dice, self._leads)
+            self._topology, self._router = routing, Router(routing)
+        return routing
+
+    def _leads(self, vhost: str, queue: str) -> bool:
+        found = self._cluster.state.queues_by_vhost.get(vhost, {}).get(queue)
+        if found is None:
+            raise UnknownQueue(f"no queue '{queue}' in vhost '{vhost}'")
+        return self._cluster.leaders.leader(found.partitions[0].group) == self._cluster.node
+
+
+class _Counting:
+    """What becomes of the messages of one call."""
+
+    __slots__ = ("_left", "_on_done", "_results")
+
+    def __init__(self, count: int, on_done: OnPublished) -> None:
+        self._results: list[int | RequestRefused] = [0] * count
+        self._left = count + 1
+        self._on_done = on_done
+
+    def taker(self, number: int) -> OnKept:
+        return lambda outcome: self.settle(number, outcome)
+
+    def settle(self, number: int, outcome: int | RequestRefused) -> None:
+        self._results[number] = outcome
+        self.begin()
+
+    def begin(self) -> None:
+        """All are on their way, or one has arrived."""
+        self._left -= 1
+        if not self._left:
+            self._on_done(self._results)

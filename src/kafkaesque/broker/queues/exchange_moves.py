@@ -1,0 +1,220 @@
+"""Sends dead letters through an exchange: into each queue and topic that they are routed to.
+
+Theory of operation. One step takes the first messages that go the same way, and sends each queue
+what it is to have. The step is over when all queues have committed all of it; else it is tried
+again as a whole. A queue's log knows by producer id and number what it has, so trying again brings
+nothing twice. Numbers of messages that went to other queues are missing there, and are passed over.
+A message's way is found once and kept: where bindings change, or a lot is drawn, a second try goes
+the same way.
+
+What is promised: each message comes into each queue that it is routed to, once. It may come into
+more queues than one way has, if the source's leader dies within a step and bindings change before
+the next leader tries. A topic may get it twice, if the answer of a first try was lost.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.requests.commands import ProduceResult
+from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.ids import TopicId, TopicPartition
+from kafkaesque.model.message_headers import PREFIX
+from kafkaesque.model.murmur2 import partition_for_key
+from kafkaesque.model.records import Record
+from kafkaesque.routing.exchanges.route import Route
+from kafkaesque.routing.exchanges.router import BLIND_CARBON_COPY, CARBON_COPY, Router
+from kafkaesque.routing.message import RoutedMessage
+
+TIMEOUT_MS: Final = 10_000
+#: The header in which AMQP's gateway keeps a message as it came.
+_STORED_AMQP: Final = "amqp.message"
+
+
+class Letter(NamedTuple):
+    """A dead letter, as it is to arrive."""
+
+    offset: int
+    record: Record
+
+
+class ExchangeWay(NamedTuple):
+    """Where dead letters of a queue go."""
+
+    vhost: str
+    exchange: str
+    #: None: each message's own.
+    key: str | None
+
+
+#: Returns the batch of a letter for a queue's log; `not_before_ms` is when it may be had, or 0.
+MakeBatch = Callable[[Letter, TopicId, int], bytes]
+#: Whether all is committed.
+OnSent = Callable[[bool], None]
+
+
+def routed_of(record: Record, key: str | None) -> RoutedMessage:
+    """Return a queue's message as routing sees it, under another key if one is given."""
+    found = _of_amqp(record)
+    if found is None:
+        headers = {
+            name: None if value is None else value.decode(errors="surrogateescape")
+            for name, value in record.headers
+            if not name.startswith(PREFIX)
+        }
+        own = "" if record.key is None else record.key.decode(errors="surrogateescape")
+        found = RoutedMessage(key=own, headers=headers, body=record.value or b"")
+    if key is None:
+        return found
+    # Copies were meant for the key that the message was published with.
+    kept = {
+        name: value
+        for name, value in found.headers.items()
+        if name not in (CARBON_COPY, BLIND_CARBON_COPY)
+    }
+    return RoutedMessage(key=key, headers=kept, properties=found.properties, body=found.body)
+
+
+def _of_amqp(record: Record) -> RoutedMessage | None:
+    raw = next((value for name, value in record.headers if name == _STORED_AMQP), None)
+    if raw is None:
+        return None
+    # Only queues that clients of AMQP publish to need it.
+    from kafkaesque.protocols.amqp.errors import AmqpError
+    from kafkaesque.protocols.amqp.properties import read_properties
+    from kafkaesque.protocols.amqp.stored_message import read_stored
+
+    stored = read_stored(raw)
+    if stored is None:
+        return None
+    try:
+        said = read_properties(stored.properties)
+    except AmqpError:
+        return None
+    values = {name: getattr(said, name) for name in said.__struct_fields__ if name != "headers"}
+    return RoutedMessage(
+        key=stored.routing_key,
+        headers=said.headers,
+        properties={name: value for name, value in values.items() if value is not None},
+        body=record.value or b"",
+    )
+
+
+class ExchangeMoves:
+    """The ways of one queue's dead letters through one exchange, under one leadership."""
+
+    __slots__ = ("_calls", "_forwarder", "_metadata", "_routes", "_way")
+
+    def __init__(
+        self, way: ExchangeWay, metadata: MetadataView, calls: QueueCalls, forwarder: Forwarder
+    ) -> None:
+        self._way = way
+        self._metadata = metadata
+        self._calls = calls
+        self._forwarder = forwarder
+        #: By offset, of messages that are on their way.
+        self._routes: dict[int, Route] = {}
+
+    def first_step(self, letters: Sequence[Letter]) -> list[Letter]:
+        """Return the first messages that go the same way; none if the first has no way to go."""
+        step: list[Letter] = []
+        for letter in letters:
+            route = self._route(letter)
+            if route.is_unroutable or (step and route != self._routes[step[0].offset]):
+                break
+            step.append(letter)
+        return step
+
+    def _route(self, letter: Letter) -> Route:
+        known = self._routes.get(letter.offset)
+        if known is not None:
+            return known
+        vhost, exchange, key = self._way
+        router = Router(self._metadata.state.routing)
+        try:
+            route = router.route_for_broker(vhost, exchange, routed_of(letter.record, key))
+        except RequestRefused:
+            return Route(())
+        if not route.is_unroutable:
+            self._routes[letter.offset] = route
+        return route
+
+    def forget(self, offset: int) -> None:
+        """A message has gone its way, or stays where it is."""
+        self._routes.pop(offset, None)
+
+    def send(self, step: Sequence[Letter], now_ms: int, make: MakeBatch, on_sent: OnSent) -> None:
+        """Send a step; `on_sent` may be called at once."""
+        route = self._routes[step[0].offset]
+        sending = _Sending(on_sent)
+        queues = self._metadata.state.queues_by_vhost.get(self._way.vhost, {})
+        later_ms = now_ms + route.delay_ms
+        ways = [(name, 0) for name in route.queues]
+        ways += [(name, later_ms) for name in route.delayed_queues]
+        for name, not_before_ms in ways:
+            # One that was deleted since needs nothing.
+            if name in queues:
+                log_id = queues[name].topic_id
+                batches = [make(letter, log_id, not_before_ms) for letter in step]
+                self._send(log_id, batches, sending)
+        for name in route.topics:
+            for letter in step:
+                self._append(name, letter.record, sending)
+        sending.settle(is_done=True)
+
+    def _send(self, log_id: TopicId, batches: list[bytes], sending: "_Sending") -> None:
+        request = MoveMessages(log_id=log_id, batches=batches, timeout_ms=TIMEOUT_MS, may_skip=True)
+
+        def on_moved(outcome: MovedResult | RequestRefused) -> None:
+            if isinstance(outcome, MovedResult):
+                sending.settle(is_done=outcome.count == len(batches))
+            else:
+                is_gone = isinstance(outcome, UnknownQueue)
+                sending.settle(is_done=is_gone and log_id not in self._metadata.state.queues_by_log)
+
+        sending.begin()
+        self._calls.ask(request, MovedResult, TIMEOUT_MS, on_moved)
+
+    def _append(self, name: str, record: Record, sending: "_Sending") -> None:
+        topic = self._metadata.state.topics.get(name)
+        if topic is None:
+            return
+        key = record.key
+        number = 0 if key is None else partition_for_key(key, len(topic.partitions))
+        sending.begin()
+
+        def on_produced(outcome: ProduceResult | RequestRefused) -> None:
+            sending.settle(is_done=isinstance(outcome, ProduceResult))
+
+        self._forwarder.produce(
+            TopicPartition(name, number),
+            bytes(encode_batch([record])),
+            -1,
+            TIMEOUT_MS,
+            on_produced,
+            lambda: True,
+        )
+
+
+class _Sending:
+    """Counts the answers of one step."""
+
+    __slots__ = ("_is_done", "_left", "_on_sent")
+
+    def __init__(self, on_sent: OnSent) -> None:
+        self._on_sent = on_sent
+        self._left = 1
+        self._is_done = True
+
+    def begin(self) -> None:
+        self._left += 1
+
+    def settle(self, *, is_done: bool) -> None:
+        self._is_done = self._is_done and is_done
+        self._left -= 1
+        if not self._left:
+            self._on_sent(self._is_done)

@@ -1,0 +1,169 @@
+"""`kafkaesque why`: what holds up a message, a group or a transaction."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+
+from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.admin_pages import BrokerAddress
+
+#: As doctor's: 0 is that nothing is held up, 1 that something is, or may be.
+IS_HELD_UP: Final = 1
+_API: Final = "/api/v1/why"
+
+app = new_app(
+    help="Say why a message, a group or a transaction waits: the way it takes, what it has passed, "
+    "what blocks it, since when, and what helps.\n\n\b\nExample:\n"
+    "  kafkaesque why record orders 0 4711 --group billing\n"
+    "  kafkaesque why group billing"
+)
+
+
+class _Link(msgspec.Struct):
+    name: str
+    state: str
+    what: str
+    evidence: list[str]
+    since: int | None
+    command: str | None
+
+
+class _Chain(msgspec.Struct):
+    about: str
+    cause: str | None
+    is_certain: bool
+    links: list[_Link]
+
+
+@app.command()
+def record(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, show_default=False)],
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="NAME", help="Why this group has not read it.")
+    ] = None,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Say what has become of a record of a topic, and of a group's way to it.
+
+    \b
+    Example:
+      kafkaesque why record orders 0 4711
+      kafkaesque why record orders 0 4711 --group billing
+    """
+    more = "" if group is None else f"&group={_quote(group)}"
+    path = f"/topics/{_quote(topic)}/partitions/{partition}?offset={offset}{more}"
+    _show(bootstrap, path, f"partition {partition} of the topic {topic}", json=json)
+
+
+@app.command()
+def group(
+    name: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Say why a consumer group has not read everything.
+
+    \b
+    Example:
+      kafkaesque why group billing
+    """
+    _show(bootstrap, f"/groups/{_quote(name)}", f"the group {name}", json=json)
+
+
+@app.command()
+def producer(
+    name: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Say what a transaction waits for, by its transactional id or its producer id.
+
+    \b
+    Example:
+      kafkaesque why producer billing-1
+    """
+    _show(bootstrap, f"/producers/{_quote(name)}", f"the producer {name}", json=json)
+
+
+@app.command()
+def queue(
+    name: Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)],
+    message: Annotated[
+        int, typer.Argument(metavar="OFFSET", min=0, help="As queue peek shows it.")
+    ],
+    vhost: Annotated[str, typer.Option("--vhost", metavar="NAME", help="The virtual host.")] = "/",
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Say where a message of a queue is, and why.
+
+    \b
+    Example:
+      kafkaesque why queue work 17
+    """
+    path = f"/queues/{_quote(name)}?message={message}&vhost={_quote(vhost)}"
+    _show(bootstrap, path, f"the queue {name}", json=json)
+
+
+def _show(bootstrap: str, path: str, what: str, *, json: bool) -> None:
+    from kafkaesque.cli.admin_pages import read_page
+    from kafkaesque.cli.failure import CommandFailed
+
+    found = read_page(_brokers(bootstrap), _API + path, _Chain)
+    if found is None:
+        raise CommandFailed(
+            f"{what} is not known, or no broker has an admin port that answers",
+            hint="admin.port in a broker's file, or kafkaesque up --protocols kafka,admin",
+        )
+    screen = Screen(json=json)
+    if json:
+        screen.show_json(msgspec.to_builtins(found))
+    else:
+        for line in _lines(found):
+            print(line)
+    if found.cause is not None or not found.is_certain:
+        raise typer.Exit(IS_HELD_UP)
+
+
+def _lines(found: _Chain) -> list[str]:
+    lines = [found.about]
+    for each in found.links:
+        since = f", since {_time(each.since)}" if each.since is not None else ""
+        lines.append(f"  {each.state:<8}  {each.what}{since}  [{each.name}]")
+        if each.state == "passed":
+            continue
+        lines += [f"            {line}" for line in each.evidence]
+        if each.command is not None:
+            lines.append(f"            try: {each.command}")
+    if found.cause is None and not found.is_certain:
+        lines.append("cause: not known, because not all brokers answered")
+    elif found.cause is None:
+        lines.append("nothing holds it up, as far as brokers know")
+    else:
+        doubt = "" if found.is_certain else ", though not all was found out"
+        lines.append(f"cause: {found.cause}{doubt}")
+    return lines
+
+
+def _time(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _brokers(bootstrap: str) -> list["BrokerAddress"]:
+    from kafkaesque.cli.alive_brokers import read_alive
+
+    return [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+
+
+def _quote(name: str) -> str:
+    from urllib.parse import quote
+
+    return quote(name, safe="")

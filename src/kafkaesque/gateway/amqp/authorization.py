@@ -1,0 +1,169 @@
+"""What each method needs: one table. One without a row stops the start.
+
+RabbitMQ's three rights are six operations here: configure is Create, Delete and Alter, write is
+Write, read is Read. What is published to the default exchange needs Write on the queue, as with the
+other protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.chassis.rights import Rights
+from kafkaesque.gateway.amqp.errors import failed
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.replies import REPLY_PREFIX, REPLY_TO
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.methods import Method
+from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
+
+
+class Need(NamedTuple):
+    """An operation on a queue or an exchange of the connection's virtual host."""
+
+    operation: Operation
+    resource_type: ResourceType
+    name: str
+
+
+#: What a method on a channel needs.
+Row = Callable[[Any, str], Iterator[Need]]
+_O, _QUEUE, _EXCHANGE = Operation, ResourceType.QUEUE, ResourceType.EXCHANGE
+#: How names begin that brokers make up.
+_GENERATED: Final = "amq.gen-"
+
+
+def _nothing(_: Any, __: str) -> Iterator[Need]:
+    """Is about the channel, or about what the client was given before."""
+    yield from ()
+
+
+def _of_declare(method: m.QueueDeclare, _: str) -> Iterator[Need]:
+    operation = _O.DESCRIBE if method.passive else _O.CREATE
+    yield Need(operation, _QUEUE, method.queue or _GENERATED)
+
+
+def _of_queue(operation: Operation) -> Row:
+    def needs(method: Any, last_queue: str) -> Iterator[Need]:
+        if method.queue != REPLY_TO:
+            yield Need(operation, _QUEUE, method.queue or last_queue)
+
+    return needs
+
+
+def _of_queue_binding(method: m.QueueBind | m.QueueUnbind, last_queue: str) -> Iterator[Need]:
+    yield Need(_O.WRITE, _QUEUE, method.queue or last_queue)
+    yield Need(_O.READ, _EXCHANGE, method.exchange)
+
+
+def _of_exchange(method: m.ExchangeDeclare, _: str) -> Iterator[Need]:
+    yield Need(_O.DESCRIBE if method.passive else _O.CREATE, _EXCHANGE, method.exchange)
+    alternate = method.arguments.get("alternate-exchange")
+    if isinstance(alternate, str):
+        yield Need(_O.READ, _EXCHANGE, method.exchange)
+        yield Need(_O.WRITE, _EXCHANGE, alternate)
+
+
+def _of_exchange_delete(method: m.ExchangeDelete, _: str) -> Iterator[Need]:
+    yield Need(_O.DELETE, _EXCHANGE, method.exchange)
+
+
+def _of_exchange_binding(method: m.ExchangeBind | m.ExchangeUnbind, _: str) -> Iterator[Need]:
+    yield Need(_O.WRITE, _EXCHANGE, method.destination)
+    yield Need(_O.READ, _EXCHANGE, method.source)
+
+
+#: basic.publish is asked for by `check_publish`: its keys are known later.
+ROWS: Final[Mapping[type[Method], Row]] = {
+    m.AccessRequest: _nothing,
+    m.BasicAck: _nothing,
+    m.BasicCancel: _nothing,
+    m.BasicCancelOk: _nothing,
+    m.BasicConsume: _of_queue(_O.READ),
+    m.BasicGet: _of_queue(_O.READ),
+    m.BasicNack: _nothing,
+    m.BasicPublish: _nothing,
+    m.BasicQos: _nothing,
+    m.BasicRecover: _nothing,
+    m.BasicRecoverAsync: _nothing,
+    m.BasicReject: _nothing,
+    m.ChannelClose: _nothing,
+    m.ChannelFlow: _nothing,
+    m.ChannelFlowOk: _nothing,
+    m.ConfirmSelect: _nothing,
+    m.ExchangeBind: _of_exchange_binding,
+    m.ExchangeDeclare: _of_exchange,
+    m.ExchangeDelete: _of_exchange_delete,
+    m.ExchangeUnbind: _of_exchange_binding,
+    m.QueueBind: _of_queue_binding,
+    m.QueueDeclare: _of_declare,
+    m.QueueDelete: _of_queue(_O.DELETE),
+    m.QueuePurge: _of_queue(_O.READ),
+    m.QueueUnbind: _of_queue_binding,
+    m.TxCommit: _nothing,
+    m.TxRollback: _nothing,
+    m.TxSelect: _nothing,
+}
+
+
+def check_rows(methods: Iterable[type[Method]]) -> None:
+    """Check that each method that clients send has a row.
+
+    Raises:
+        InvariantBroken: one has none, and so nobody would ask who may use it.
+    """
+    for each in methods:
+        if each not in ROWS:
+            raise InvariantBroken(f"no row says what {each.__name__} needs")
+
+
+def check_rights(channel: ChannelPort, method: Method) -> None:
+    """Check that a client may have a method carried out; without rights it may.
+
+    Raises:
+        AmqpError: no rule allows it.
+    """
+    rights = channel.connection.rights
+    if rights is None:
+        return
+    for need in ROWS[type(method)](method, channel.last_queue):
+        _check(channel, rights, need, type(method))
+
+
+def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> None:
+    """Check that a client may publish; without rights it may.
+
+    Raises:
+        AmqpError: no rule allows it.
+    """
+    rights = channel.connection.rights
+    if rights is None:
+        return
+    if exchange != DEFAULT_EXCHANGE:
+        _check(channel, rights, Need(_O.WRITE, _EXCHANGE, exchange), m.BasicPublish)
+        return
+    for key in keys:
+        # Who knows a name for answers was given it.
+        if not key.startswith(REPLY_PREFIX):
+            _check(channel, rights, Need(_O.WRITE, _QUEUE, key), m.BasicPublish)
+
+
+def _check(channel: ChannelPort, rights: Rights, need: Need, method: type[Method]) -> None:
+    connection = channel.connection
+    name = queue_resource(QueueName(connection.vhost, need.name))
+    if not rights.may(need.operation, need.resource_type, name):
+        raise refused(connection.user, connection.vhost, need, method)
+
+
+def refused(user: str, vhost: str, need: Need, method: type[Method]) -> AmqpError:
+    """Return what is said where no rule allows something."""
+    what = (
+        f"{need.operation.name.lower()} access to {need.resource_type.name.lower()} "
+        f"'{need.name}' in vhost '{vhost}' refused for user '{user}'"
+    )
+    return failed(ReplyCode.ACCESS_REFUSED, what, method)

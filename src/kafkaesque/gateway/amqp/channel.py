@@ -1,0 +1,264 @@
+"""One channel: carries out what comes on it, in order.
+
+Theory of operation. Events wait in a queue. Most are done at once; one that has to ask somebody
+(`begin`) lets those behind it wait until it has its answer (`done`). Publishes ask nobody here:
+their confirms come when they come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kafkaesque.gateway.amqp.authorization import check_rights
+from kafkaesque.gateway.amqp.consuming import Consuming
+from kafkaesque.gateway.amqp.errors import error_of, failed
+from kafkaesque.gateway.amqp.exchanges import Exchanges
+from kafkaesque.gateway.amqp.ports import AmqpLink, ChannelPort
+from kafkaesque.gateway.amqp.publishing import Publishing
+from kafkaesque.gateway.amqp.queues import Queues
+from kafkaesque.gateway.amqp.replies import Replies
+from kafkaesque.gateway.amqp.settling import Settling
+from kafkaesque.gateway.amqp.transaction import Transaction
+from kafkaesque.model.errors import ConfigError, InvariantBroken, RequestRefused
+from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.events import (
+    Acknowledged,
+    ChannelFailed,
+    Event,
+    MethodReceived,
+    Published,
+)
+from kafkaesque.protocols.amqp.methods import Method
+
+
+class Finish(Event, frozen=True, kw_only=True):
+    """The connection is about to end in good order: tell when all before is done."""
+
+    on_done: Callable[[], None]
+
+
+class Channel(ChannelPort):
+    """See the module."""
+
+    __slots__ = (
+        "_consuming",
+        "_exchanges",
+        "_has_failed",
+        "_is_busy",
+        "_is_running",
+        "_publishing",
+        "_queues",
+        "_settling",
+        "_transaction",
+        "_waiting",
+    )
+
+    def __init__(self, connection: AmqpLink, number: int) -> None:
+        super().__init__(connection, number)
+        self._waiting: Final[deque[Event]] = deque()
+        self._is_busy = False
+        self._is_running = False
+        #: By a mistake of the client's: what comes behind it is dropped.
+        self._has_failed = False
+        replies = Replies(self)
+        self._publishing: Final = Publishing(self, replies)
+        self._settling: Final = Settling(self)
+        self._transaction: Final = Transaction(self, self._publishing, self._settling)
+        self._consuming: Final = Consuming(self, self._settling, replies)
+        self._exchanges: Final = Exchanges(self, self._publishing)
+        self._queues: Final = Queues(self, self._exchanges)
+
+    # -- events
+
+    def push(self, event: Event) -> None:
+        """Carry out an event after those before it."""
+        self._waiting.append(event)
+        self.arrived += 1
+        size = len(event.body) if isinstance(event, Published) else 0
+        self.connection.add_waiting(1, size)
+        if not self._is_busy:
+            self._run()
+
+    def finish(self, on_done: Callable[[], None]) -> None:
+        """Call when all that has come is done, and what was published is in its queues."""
+        self._waiting.append(Finish(on_done=on_done))
+        self.arrived += 1
+        self._run()
+
+    def begin(self) -> None:
+        """What is carried out has to wait for an answer."""
+        self._is_busy = True
+
+    def done(self) -> None:
+        """It has its answer."""
+        self._is_busy = False
+        self._run()
+
+    def go_on_with(self, act: Callable[[], None], method: Method | None = None) -> None:
+        """Go on with what had to wait, which may have to wait again; then with what is behind it.
+
+        What is raised then is the client's mistake, too.
+        """
+        self._is_busy = False
+        try:
+            act()
+        except AmqpError as error:
+            self.fail(error)
+        except (RequestRefused, ConfigError) as refusal:
+            self.fail(error_of(refusal, method or m.BasicPublish()))
+        self._run()
+
+    def _run(self) -> None:
+        if self._is_running:
+            return
+        self._is_running = True
+        while self._waiting and not self._is_busy:
+            event = self._waiting.popleft()
+            self.carried += 1
+            if not isinstance(event, Finish):
+                size = len(event.body) if isinstance(event, Published) else 0
+                self.connection.add_waiting(-1, -size)
+            try:
+                self._carry_out(event)
+            except AmqpError as error:
+                self.fail(error)
+            except (RequestRefused, ConfigError) as refusal:
+                self.fail(error_of(refusal, m.BasicPublish()))
+        self._is_running = False
+        self.flush()
+
+    def _carry_out(self, event: Event) -> None:
+        match event:
+            case Finish():
+                self.when_published(event.on_done)
+            case _ if self._has_failed:
+                pass
+            case Published():
+                # What has come is published, also if the client is gone meanwhile.
+                self._publish(event)
+            case _ if self.is_ended:
+                pass
+            case Acknowledged():
+                self._settle(event)
+            case ChannelFailed():
+                self.fail(event.error)
+            case MethodReceived():
+                self._carry_out_method(event.method)
+            case _:
+                raise InvariantBroken(f"{type(event).__name__} on a channel")
+
+    def _carry_out_method(self, method: Method) -> None:
+        try:
+            check_rights(self, method)
+            self._do(method)
+        except (RequestRefused, ConfigError) as refusal:
+            raise error_of(refusal, method) from refusal
+
+    def _do(self, method: Method) -> None:
+        """Do what a method asks for."""
+        match method:
+            case (
+                m.QueueDeclare()
+                | m.QueueBind()
+                | m.QueueUnbind()
+                | m.QueuePurge()
+                | m.QueueDelete()
+            ):
+                self._queues.take(method)
+            case m.ExchangeDeclare() | m.ExchangeDelete() | m.ExchangeBind() | m.ExchangeUnbind():
+                self._exchanges.take(method)
+            case m.BasicConsume() | m.BasicCancel() | m.BasicGet() | m.BasicQos():
+                self._consuming.take(method)
+            case m.BasicNack() | m.BasicReject() | m.BasicRecover() | m.BasicRecoverAsync():
+                self._settle(method)
+            case m.TxSelect() | m.TxCommit() | m.TxRollback():
+                self._transaction.take(method)
+            case m.ConfirmSelect():
+                self._select(method)
+            case m.ChannelFlow():
+                self.send(m.ChannelFlowOk(active=True))
+            case m.AccessRequest():
+                self.send(m.AccessRequestOk(ticket=1))
+            case m.ChannelClose():
+                self._close()
+            case m.BasicCancelOk() | m.ChannelFlowOk():
+                pass
+            case _:
+                raise InvariantBroken(f"nobody does {type(method).__name__}")
+
+    def _publish(self, event: Published) -> None:
+        if self._transaction.is_on:
+            self._transaction.add_publish(event)
+        else:
+            self._publishing.publish(event, None)
+
+    def _settle(self, said: Acknowledged | Method) -> None:
+        if isinstance(said, m.BasicRecover | m.BasicRecoverAsync):
+            self._settling.recover(said)
+        elif self._transaction.is_on:
+            self._transaction.add_ack(said)
+        else:
+            self._settling.take(said)
+
+    def _select(self, method: m.ConfirmSelect) -> None:
+        if self._transaction.is_on:
+            what = "cannot switch from tx to confirm mode"
+            raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
+        self._publishing.select(method)
+
+    # -- what its parts use
+
+    def flush(self) -> None:
+        """Send on what was said of deliveries, and ask for more."""
+        self._settling.flush()
+        self._consuming.go_on()
+
+    def go_on(self) -> None:
+        """What has stood against deliveries may have ended."""
+        self._consuming.go_on()
+
+    def when_published(self, on_done: Callable[[], None]) -> None:
+        """Call when all that was published is in its queues, or is known not to be."""
+        self._publishing.when_idle(on_done)
+
+    # -- the end
+
+    def fail(self, error: AmqpError) -> None:
+        """Tell the client its mistake: it ends the channel, or the connection."""
+        connection = self.connection
+        if not error.code.closes_channel:
+            connection.fail(error)
+            return
+        if self.is_ended:
+            return
+        if connection.codec.can_be_failed(self.number):
+            connection.write(connection.codec.close_channel(self.number, error))
+        self.end(is_failed=True)
+        self._has_failed = True
+
+    def _close(self) -> None:
+        """The client closes it: answer when what it has published is in its queues."""
+
+        def answer() -> None:
+            codec = self.connection.codec
+            if self.connection.connection is not None and self.number in codec.channels:
+                self.connection.write(codec.send(self.number, m.ChannelCloseOk()))
+            self.connection.forget_channel(self.number)
+            self.done()
+
+        self.end(is_failed=False)
+        self.begin()
+        self.when_published(answer)
+
+    def end(self, *, is_failed: bool) -> None:
+        """Give back what it holds; nothing is sent any more."""
+        if self.is_ended:
+            return
+        self.flush()
+        self.is_ended = True
+        self._transaction.drop()
+        self._consuming.end(is_failed=is_failed)
+        self._settling.end()

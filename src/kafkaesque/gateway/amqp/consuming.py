@@ -1,0 +1,341 @@
+"""What is consumed on one channel: consumers, single messages, and how much the client may have."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.gateway.amqp.arguments import declaration_of
+from kafkaesque.gateway.amqp.consumer import TIMEOUT_MS, Consumer
+from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
+from kafkaesque.gateway.amqp.incoming import read_incoming
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.replies import REPLY_TO, Replies
+from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, UNACKED_MAX, Delivery, Settling
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+
+CONSUMERS_MAX: Final = 1_000
+#: The least that is asked for; a message is sent whole, however large it is.
+_BYTES: Final = 1024 * 1024
+_TAG_BYTES: Final = 16
+PRIORITY: Final = "x-priority"
+CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
+
+
+class Consuming:
+    """See the module."""
+
+    __slots__ = ("_channel", "_consumers", "_global", "_prefetch", "_replies", "_settling", "_turn")
+
+    def __init__(self, channel: ChannelPort, settling: Settling, replies: Replies) -> None:
+        self._channel = channel
+        self._settling = settling
+        self._replies = replies
+        #: By consumer tag.
+        self._consumers: Final[dict[str, Consumer]] = {}
+        #: Of the next consumers each, and of all of the channel together; 0: no limit.
+        self._prefetch = 0
+        self._global = 0
+        self._turn = 0
+
+    @property
+    def credit(self) -> int:
+        """How many more messages the channel may have."""
+        return (self._global or UNACKED_MAX) - len(self._settling.unacked)
+
+    def go_on(self) -> None:
+        """Ask for messages where the client may have more; each time another one comes first."""
+        if not self._consumers:
+            return
+        self._turn += 1
+        consumers = list(self._consumers.values())
+        first = self._turn % len(consumers)
+        for each in consumers[first:] + consumers[:first]:
+            each.go_on()
+
+    def take(self, method: m.Method) -> None:
+        """Carry out a method.
+
+        Raises:
+            AmqpError: it is not allowed, or not as things are.
+        """
+        match method:
+            case m.BasicQos():
+                if method.is_global:
+                    self._global = method.prefetch_count
+                else:
+                    self._prefetch = method.prefetch_count
+                self._channel.send(m.BasicQosOk())
+            case m.BasicConsume():
+                self._consume(method)
+            case m.BasicCancel():
+                self._cancel(method)
+            case m.BasicGet():
+                self._get(method)
+
+    # -- consumers
+
+    def _consume(self, method: m.BasicConsume) -> None:
+        channel = self._channel
+        tag = method.consumer_tag or self._new_tag()
+        if tag in self._consumers:
+            what = f"attempt to reuse consumer tag '{tag}'"
+            raise failed(ReplyCode.NOT_ALLOWED, what, method)
+        if len(self._consumers) >= CONSUMERS_MAX:
+            what = f"a channel has at most {CONSUMERS_MAX} consumers"
+            raise failed(ReplyCode.RESOURCE_ERROR, what, method)
+        _check_number(method, PRIORITY, least=-(2**31))
+        _check_number(method, CONSUMER_TIMEOUT)
+        if method.queue == REPLY_TO:
+            channel.begin()
+            self._replies.make(method, lambda queue: self._begin(queue, method, tag))
+            return
+        name = channel.queue_name(method.queue, method)
+        self._with_queue(name, method, lambda queue: self._begin(queue, method, tag))
+
+    def _new_tag(self) -> str:
+        raw = self._channel.connection.desk.doors.dice.unique_bytes(_TAG_BYTES)
+        return "amq.ctag-" + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+    def _begin(self, queue: QueueState, method: m.BasicConsume, tag: str) -> None:
+        channel = self._channel
+        exclusive = channel.connection.desk.exclusive
+        if queue.topic_id in exclusive:
+            raise _in_use(queue, method)
+        lock_ms = _consumer_timeout(queue, method)
+        consumer = Consumer(
+            self,
+            channel,
+            self._settling,
+            queue,
+            method,
+            tag,
+            prefetch=self._prefetch,
+            lock_ms=lock_ms,
+        )
+        channel.begin()
+
+        def attach() -> None:
+            consumer.attach(lambda refusal: channel.go_on_with(partial(on_attached, refusal)))
+
+        def on_attached(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                consumer.is_over = True
+                raise error_of(refusal, method)
+            if channel.is_over:
+                consumer.end(is_failed=False)
+                return
+            if method.exclusive:
+                exclusive.add(queue.topic_id)
+            self._consumers[tag] = consumer
+            if not method.nowait:
+                channel.send(m.BasicConsumeOk(consumer_tag=tag))
+
+        if method.exclusive:
+            self._when_unused(queue, method, attach)
+        else:
+            attach()
+
+    def _when_unused(
+        self, queue: QueueState, method: m.BasicConsume, then: Callable[[], None]
+    ) -> None:
+        """Go on if nobody else consumes."""
+        channel = self._channel
+
+        def on_counted(outcome: q.QueueCounts | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                channel.go_on_with(partial(_raise, error_of(outcome, method)))
+            elif outcome.consumers:
+                channel.go_on_with(partial(_raise, _in_use(queue, method)))
+            else:
+                then()
+
+        ask = channel.connection.desk.doors.queues.ask
+        ask(q.AskQueue(log_id=queue.topic_id), q.QueueCounts, TIMEOUT_MS, on_counted)
+
+    def _cancel(self, method: m.BasicCancel) -> None:
+        channel = self._channel
+        consumer = self._consumers.pop(method.consumer_tag, None)
+
+        def answer() -> None:
+            if not method.nowait:
+                channel.send(m.BasicCancelOk(consumer_tag=method.consumer_tag))
+            channel.done()
+
+        channel.begin()
+        if consumer is None:
+            answer()
+            return
+        self._forget(consumer)
+        self._settling.flush()
+        consumer.cancel(answer)
+
+    def _forget(self, consumer: Consumer) -> None:
+        if consumer.is_exclusive:
+            self._channel.connection.desk.exclusive.discard(consumer.queue.topic_id)
+
+    def on_deleted(self, tag: str) -> None:
+        """A consumer's queue is gone."""
+        consumer = self._consumers.pop(tag, None)
+        if consumer is None:
+            return
+        self._forget(consumer)
+        if self._channel.connection.knows_cancel:
+            self._channel.send(m.BasicCancel(consumer_tag=tag, nowait=True))
+
+    # -- single messages
+
+    def _get(self, method: m.BasicGet) -> None:
+        channel = self._channel
+        if self.credit_of_channel <= 0:
+            what = f"a channel has at most {UNACKED_MAX} messages unacknowledged"
+            raise failed(ReplyCode.RESOURCE_ERROR, what, method)
+        name = channel.queue_name(method.queue, method)
+
+        def take(queue: QueueState) -> None:
+            if queue.options.get("sharing", "all") != "all":
+                what = (
+                    f"cannot obtain access to queue '{name}' in vhost "
+                    f"'{channel.connection.vhost}': it has a single active consumer"
+                )
+                raise failed(ReplyCode.RESOURCE_LOCKED, what, method)
+            channel.begin()
+            channel.connection.desk.sweeping.note_use(queue)
+            request = q.TakeMessages(log_id=queue.topic_id, bytes_max=_BYTES, lock_ms=GET_LOCK_MS)
+            ask = channel.connection.desk.doors.queues.ask
+            on_got = partial(self._on_got, queue, method)
+            # What the channel has published before is to be had.
+            channel.when_published(lambda: ask(request, q.TakenMessages, TIMEOUT_MS, on_got))
+
+        self._with_queue(name, method, take)
+
+    @property
+    def credit_of_channel(self) -> int:
+        """How many more messages a channel may have, whatever its prefetch is."""
+        return UNACKED_MAX - len(self._settling.unacked)
+
+    def _on_got(
+        self, queue: QueueState, method: m.BasicGet, outcome: q.TakenMessages | RequestRefused
+    ) -> None:
+        channel = self._channel
+        if isinstance(outcome, RequestRefused):
+            channel.go_on_with(partial(_raise, error_of(outcome, method)))
+            return
+        if not outcome.messages:
+            channel.send(m.BasicGetEmpty())
+            channel.done()
+            return
+        (message,) = outcome.messages
+        if channel.is_over:
+            self._settling.release(queue.topic_id, [message.claim])
+            channel.done()
+            return
+
+        def on_counted(counts: q.QueueCounts | RequestRefused) -> None:
+            ready = 0 if isinstance(counts, RequestRefused) else counts.ready
+            channel.go_on_with(lambda: self._send(queue, method, message, ready))
+
+        ask = channel.connection.desk.doors.queues.ask
+        ask(q.AskQueue(log_id=queue.topic_id), q.QueueCounts, TIMEOUT_MS, on_counted)
+
+    def _send(
+        self, queue: QueueState, method: m.BasicGet, message: q.QueueMessage, ready: int
+    ) -> None:
+        channel = self._channel
+        connection = channel.connection
+        if channel.is_over or not connection.codec.can_deliver(channel.number):
+            self._settling.release(queue.topic_id, [message.claim])
+            return
+        now_ms = connection.shared.clock.wall_ms()
+        incoming = read_incoming(message, queue, now_ms)
+        delivery = Delivery(queue.topic_id, message.offset, message.attempt, None)
+        settling = self._settling
+        tag = settling.next_tag() if method.no_ack else settling.add(delivery)
+        got = m.BasicGetOk(
+            delivery_tag=tag,
+            redelivered=incoming.is_redelivered,
+            exchange=incoming.exchange,
+            routing_key=incoming.routing_key,
+            message_count=ready,
+        )
+        body = message.value or b""
+        codec = connection.codec
+        connection.write(codec.send_content(channel.number, got, incoming.properties, body))
+        if method.no_ack:
+            settling.settle(delivery)
+
+    # -- both
+
+    def _with_queue(self, name: str, method: m.Method, then: Callable[[QueueState], None]) -> None:
+        """Go on with a queue that this connection may use."""
+        channel = self._channel
+        connection = channel.connection
+
+        def on_found(queue: QueueState | None) -> None:
+            if queue is None:
+                raise no_queue(name, connection.vhost, method)
+            check_owner(channel, queue, method)
+            then(queue)
+
+        channel.begin()
+        found = QueueName(connection.vhost, name)
+        connection.desk.find(found, lambda queue: channel.go_on_with(lambda: on_found(queue)))
+
+    def end(self, *, is_failed: bool) -> None:
+        """What consumers have is given back."""
+        consumers = list(self._consumers.values())
+        self._consumers.clear()
+        for each in consumers:
+            self._forget(each)
+            each.end(is_failed=is_failed)
+        self._replies.end()
+
+
+def check_owner(channel: ChannelPort, queue: QueueState, method: m.Method) -> None:
+    """Check that a queue is not another connection's own.
+
+    Raises:
+        AmqpError: it is.
+    """
+    said = declaration_of(queue)
+    if said is not None and said.owner not in ("", channel.connection.owner):
+        what = (
+            f"cannot obtain exclusive access to locked queue '{queue.queue.name}' in vhost "
+            f"'{queue.queue.vhost}'. It could be originally declared on another connection or the "
+            "exclusive property value does not match that of the original declaration."
+        )
+        raise failed(ReplyCode.RESOURCE_LOCKED, what, method)
+
+
+def _in_use(queue: QueueState, method: m.Method) -> AmqpError:
+    what = f"queue '{queue.queue.name}' in vhost '{queue.queue.vhost}' in exclusive use"
+    return failed(ReplyCode.ACCESS_REFUSED, what, method)
+
+
+def _raise(error: AmqpError) -> None:
+    raise error
+
+
+def _check_number(method: m.BasicConsume, name: str, least: int = 0) -> None:
+    value = method.arguments.get(name)
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
+        what = f"invalid arg '{name}': a whole number from {least} on is expected"
+        raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
+
+
+def _consumer_timeout(queue: QueueState, method: m.BasicConsume) -> int:
+    """Return how long a message is a consumer's; 0: until it says what becomes of it."""
+    said = method.arguments.get(CONSUMER_TIMEOUT)
+    if isinstance(said, int):
+        return said
+    declared = declaration_of(queue)
+    return 0 if declared is None else declared.number(CONSUMER_TIMEOUT) or 0

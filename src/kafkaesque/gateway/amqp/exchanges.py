@@ -1,0 +1,218 @@
+"""exchange.declare, delete, bind and unbind; queue.bind and unbind.
+
+What the controller has done is answered once this broker has heard of it: the client will publish
+at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.requests.exchange_commands import DeclareExchange
+from kafkaesque.gateway.amqp.consuming import check_owner
+from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX, TIMEOUT_MS
+from kafkaesque.gateway.amqp.errors import error_of, failed
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.publishing import Publishing
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.wire import Table
+from kafkaesque.routing.exchanges.records import Arguments, Destination
+from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
+
+#: Asks the controller; tells what came of it.
+_Ask = Callable[[Callable[[object], None]], None]
+
+
+class Exchanges:
+    """One channel's."""
+
+    __slots__ = ("_channel", "_publishing")
+
+    def __init__(self, channel: ChannelPort, publishing: Publishing) -> None:
+        self._channel = channel
+        self._publishing = publishing
+
+    def take(self, method: m.Method) -> None:
+        """Carry out a method.
+
+        Raises:
+            AmqpError: it is not allowed, or not as things are.
+        """
+        match method:
+            case m.ExchangeDeclare():
+                self._declare(method)
+            case m.ExchangeDelete():
+                self._delete(method)
+            case m.ExchangeBind():
+                self._bind(method, m.ExchangeBindOk(), method.source, method.destination)
+            case m.ExchangeUnbind():
+                self._unbind(method, m.ExchangeUnbindOk(), method.source, method.destination)
+            case m.QueueBind():
+                queue = self._queue(method.queue, method)
+                self._bind(method, m.QueueBindOk(), method.exchange, queue, is_exchange=False)
+            case m.QueueUnbind():
+                queue = self._queue(method.queue, method)
+                self._unbind(method, m.QueueUnbindOk(), method.exchange, queue, is_exchange=False)
+
+    def _declare(self, method: m.ExchangeDeclare) -> None:
+        channel = self._channel
+        vhost, doors = channel.connection.vhost, channel.connection.desk.doors
+        if method.passive:
+            self._look(method)
+            return
+        wanted = DeclareExchange(
+            vhost=vhost,
+            name=method.exchange,
+            type=method.type,
+            is_durable=method.durable,
+            is_auto_delete=method.auto_delete,
+            is_internal=method.internal,
+            arguments=_plain(method.arguments, method),
+        )
+        rights = channel.connection.rights
+        signed = wanted if rights is None else rights.sign(wanted)
+        ok = None if method.nowait else m.ExchangeDeclareOk()
+        self._ask(method, ok, lambda then: doors.exchanges.declare(signed, TIMEOUT_MS, then))
+
+    def _look(self, method: m.ExchangeDeclare) -> None:
+        """See whether an exchange is there; one that is not heard of may be new."""
+        channel = self._channel
+        vhost, name = channel.connection.vhost, method.exchange
+        exchanges = channel.connection.desk.doors.exchanges
+
+        def answer() -> None:
+            if not exchanges.exists(vhost, name):
+                what = f"no exchange '{name}' in vhost '{vhost}'"
+                raise failed(ReplyCode.NOT_FOUND, what, method)
+            if not method.nowait:
+                channel.send(m.ExchangeDeclareOk())
+
+        if exchanges.exists(vhost, name):
+            answer()
+        else:
+            self._publishing.find_out(answer)
+
+    def _delete(self, method: m.ExchangeDelete) -> None:
+        channel = self._channel
+        doors, rights = channel.connection.desk.doors, channel.connection.rights
+        delete = partial(
+            doors.exchanges.delete,
+            channel.connection.vhost,
+            method.exchange,
+            None if rights is None else rights.client,
+            TIMEOUT_MS,
+            if_unused=method.if_unused,
+        )
+        ok = None if method.nowait else m.ExchangeDeleteOk()
+        # What was published before is routed before.
+        self._ask(method, ok, lambda then: channel.when_published(lambda: delete(then)))
+
+    def _queue(self, name: str, method: m.Method) -> str:
+        """Return the name of a queue that this connection may bind.
+
+        Raises:
+            AmqpError: it is another connection's.
+        """
+        channel = self._channel
+        name = channel.queue_name(name, method)
+        found = channel.connection.desk.look(QueueName(channel.connection.vhost, name))
+        if found is not None:
+            check_owner(channel, found, method)
+        return name
+
+    def _binding(
+        self, method: m.Method, source: str, destination: str, *, is_exchange: bool
+    ) -> tuple[str, Destination, str, Arguments]:
+        key, arguments = "", {}
+        match method:
+            case m.QueueBind() | m.QueueUnbind() | m.ExchangeBind() | m.ExchangeUnbind():
+                key, arguments = method.routing_key, _plain(method.arguments, method)
+        if DEFAULT_EXCHANGE in (source, destination):
+            what = "operation not permitted on the default exchange"
+            raise failed(ReplyCode.ACCESS_REFUSED, what, method)
+        return source, Destination(destination, is_exchange), key, arguments
+
+    def _bind(
+        self,
+        method: m.QueueBind | m.ExchangeBind,
+        ok: m.Method,
+        source: str,
+        destination: str,
+        *,
+        is_exchange: bool = True,
+    ) -> None:
+        connection = self._channel.connection
+        binding = self._binding(method, source, destination, is_exchange=is_exchange)
+        client = None if connection.rights is None else connection.rights.client
+        bind = partial(
+            connection.desk.doors.exchanges.bind, connection.vhost, binding, client, TIMEOUT_MS
+        )
+        self._ask(method, None if method.nowait else ok, bind)
+
+    def _unbind(
+        self,
+        method: m.QueueUnbind | m.ExchangeUnbind,
+        ok: m.Method,
+        source: str,
+        destination: str,
+        *,
+        is_exchange: bool = True,
+    ) -> None:
+        connection = self._channel.connection
+        binding = self._binding(method, source, destination, is_exchange=is_exchange)
+        client = None if connection.rights is None else connection.rights.client
+        unbind = partial(
+            connection.desk.doors.exchanges.unbind, connection.vhost, binding, client, TIMEOUT_MS
+        )
+        is_quiet = isinstance(method, m.ExchangeUnbind) and method.nowait
+        self._ask(method, None if is_quiet else ok, unbind)
+
+    def _ask(self, method: m.Method, ok: m.Method | None, ask: _Ask) -> None:
+        """Have the controller do something, and answer when this broker has heard of it."""
+        channel = self._channel
+
+        def on_done(outcome: object) -> None:
+            if isinstance(outcome, RequestRefused):
+                error = error_of(outcome, method)
+                channel.go_on_with(partial(_raise, error))
+            else:
+                cluster = channel.connection.desk.doors.cluster
+                cluster.when_current(CURRENT_MS_MAX, lambda _: channel.go_on_with(answer))
+
+        def answer() -> None:
+            if ok is not None:
+                channel.send(ok)
+
+        channel.begin()
+        ask(on_done)
+
+
+def _raise(error: AmqpError) -> None:
+    raise error
+
+
+def _plain(arguments: Table, method: m.Method) -> dict[str, object]:
+    """Return arguments as the metadata can have them.
+
+    Raises:
+        AmqpError: one has a value of another type.
+    """
+    for name, value in arguments.items():
+        if not _is_plain(value):
+            what = f"invalid arg '{name}': brokers keep texts, numbers, lists and tables"
+            raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
+    return dict(arguments)
+
+
+def _is_plain(value: object) -> bool:
+    match value:
+        case list():
+            return all(map(_is_plain, value))
+        case dict():
+            return all(map(_is_plain, value.values()))
+        case _:
+            return value is None or isinstance(value, bool | int | float | str | bytes)

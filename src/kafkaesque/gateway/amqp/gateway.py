@@ -1,0 +1,57 @@
+"""The port for AMQP 0-9-1."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import AMQP, Listener
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.gateway import Gateway
+from kafkaesque.chassis.link import PortOptions
+from kafkaesque.env.network import Address, Framing
+from kafkaesque.gateway.amqp.authorization import check_rows
+from kafkaesque.gateway.amqp.connection import AmqpConnection
+from kafkaesque.gateway.amqp.desk import Desk
+from kafkaesque.protocols.amqp.states import CLIENT_METHODS
+
+CONNECTIONS_MAX: Final = 20_000
+#: With so many bytes of deliveries unread, a client is sent no more.
+UNSENT_BYTES_MAX: Final = 2 * 1024 * 1024
+
+
+class AmqpGateway(Gateway):
+    """One broker's ports for AMQP."""
+
+    def __init__(self, doors: Doors, chassis: Chassis) -> None:
+        super().__init__(chassis)
+        check_rows(CLIENT_METHODS)
+        self._desk: Final = Desk(doors, chassis.report)
+
+    def start(self, listener: Listener) -> Address:
+        """Listen, at one more port if there is one; return the bound address.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        options = PortOptions(
+            protocol=AMQP,
+            listener=listener.name,
+            tls=listener.tls,
+            framing=Framing.STREAM,
+            connections_max=CONNECTIONS_MAX,
+            unsent_bytes_max=UNSENT_BYTES_MAX,
+            access=listener.access,
+            mechanisms=listener.mechanisms,
+            log_in_by=listener.log_in_by,
+            is_local=listener.is_local,
+        )
+        if not self.ports:
+            self._desk.sweeping.begin()
+        return self.listen(listener.address, options, partial(AmqpConnection, self._desk))
+
+    def stop(self) -> None:
+        """See `Gateway`."""
+        self._desk.sweeping.end()
+        super().stop()

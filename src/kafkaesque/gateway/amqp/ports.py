@@ -1,0 +1,164 @@
+"""A connection and a channel as their parts see them: what is sent, and who waits for whom."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.gateway.amqp.desk import Desk
+from kafkaesque.gateway.amqp.errors import failed
+from kafkaesque.protocols.amqp.connection import Connection as Codec
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.methods import Method
+from kafkaesque.protocols.amqp.states import ConnectionState
+
+
+class AmqpLink(ClientConnection):
+    """A connection; `AmqpConnection` is the whole of it."""
+
+    __slots__ = (
+        "codec",
+        "desk",
+        "exclusive",
+        "has_written",
+        "is_over",
+        "knows_blocked",
+        "knows_cancel",
+        "owner",
+        "user",
+        "vhost",
+        "waiting",
+        "waiting_bytes",
+    )
+
+    def __init__(self, desk: Desk, shared: Shared) -> None:
+        super().__init__(shared)
+        self.desk: Final = desk
+        self.codec: Final = Codec()
+        self.vhost = ""
+        #: What the client says to be called.
+        self.user = ""
+        #: What the client can be told.
+        self.knows_blocked = False
+        self.knows_cancel = False
+        self.is_over = False
+        #: Names this connection for ever, as the owner of exclusive queues.
+        self.owner: Final = ".".join(map(str, desk.doors.queues.new_consumer()))
+        #: Exclusive queues that it has asked for.
+        self.exclusive: Final[set[QueueName]] = set()
+        #: Events that wait in channels, and messages on their way to queues.
+        self.waiting = 0
+        self.waiting_bytes = 0
+        #: Since this was set to False.
+        self.has_written = False
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing more is sent, because it was told to end."""
+        return self.codec.state in (ConnectionState.AWAITS_CLOSE_OK, ConnectionState.CLOSED)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the client does not read what it was sent."""
+        connection = self.connection
+        return (
+            connection is None
+            or connection.unsent_bytes() > self.shared.options.unsent_bytes_max // 2
+        )
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of the codec."""
+        if self.connection is not None and data:
+            self.has_written = True
+            self.connection.write((data,))
+
+    def send(self, channel: int, method: Method) -> None:
+        """Send a method without content, if that is still of use."""
+        if self.connection is None or self.is_over:
+            return
+        if self.is_closing or (channel and not self.codec.can_deliver(channel)):
+            return
+        self.write(self.codec.send(channel, method))
+
+    @abstractmethod
+    def receive(self, data: bytearray | memoryview | bytes = b"") -> None:
+        """Take what has come, and what has waited until it was our turn."""
+
+    @abstractmethod
+    def begin_heartbeats(self) -> None:
+        """Send them, and expect them, if the client wants any."""
+
+    @abstractmethod
+    def add_waiting(self, count: int, size: int) -> None:
+        """Count what waits; negative: it has been done."""
+
+    @abstractmethod
+    def forget_channel(self, number: int) -> None:
+        """A channel is closed."""
+
+    @abstractmethod
+    def fail(self, error: AmqpError) -> None:
+        """Tell the client its mistake, and end the connection when it has answered."""
+
+
+class ChannelPort(ABC):
+    """A channel; `Channel` is the whole of it."""
+
+    __slots__ = ("arrived", "carried", "connection", "is_ended", "last_queue", "number")
+
+    def __init__(self, connection: AmqpLink, number: int) -> None:
+        self.connection: Final = connection
+        self.number: Final = number
+        #: Events that have come, and that were begun.
+        self.arrived = self.carried = 0
+        #: What an empty name of a queue stands for.
+        self.last_queue = ""
+        #: Whether one side has closed it.
+        self.is_ended = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody hears what is sent on it."""
+        return self.is_ended or self.connection.connection is None
+
+    def send(self, method: Method) -> None:
+        """Send a method without content, if that is still of use."""
+        if not self.is_ended:
+            self.connection.send(self.number, method)
+
+    def queue_name(self, name: str, method: Method) -> str:
+        """Return which queue is meant: an empty name is that of the last one declared.
+
+        Raises:
+            AmqpError: none was.
+        """
+        if name:
+            return name
+        if not self.last_queue:
+            vhost = self.connection.vhost
+            raise failed(
+                ReplyCode.NOT_FOUND, f"no previously declared queue in vhost '{vhost}'", method
+            )
+        return self.last_queue
+
+    @abstractmethod
+    def begin(self) -> None:
+        """What is carried out has to wait for an answer."""
+
+    @abstractmethod
+    def done(self) -> None:
+        """It has its answer."""
+
+    @abstractmethod
+    def go_on_with(self, act: Callable[[], None], method: Method | None = None) -> None:
+        """Go on with what had to wait, which may have to wait again; then with what is behind it.
+
+        What is raised then is the client's mistake, too.
+        """
+
+    @abstractmethod
+    def when_published(self, on_done: Callable[[], None]) -> None:
+        """Call when all that was published is in its queues, or is known not to be."""

@@ -1,0 +1,290 @@
+"""queue.declare, bind, unbind, purge and delete."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import Done
+from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
+from kafkaesque.gateway.amqp.arguments import (
+    Declaration,
+    check_equivalent,
+    read_declaration,
+)
+from kafkaesque.gateway.amqp.consuming import check_owner
+from kafkaesque.gateway.amqp.desk import TIMEOUT_MS
+from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
+from kafkaesque.gateway.amqp.exchanges import Exchanges
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.sweeping import is_orphan
+from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
+from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+
+RESERVED: Final = "amq."
+GENERATED: Final = "amq.gen-"
+COUNT_TIMEOUT_MS: Final = 10_000
+_NAME_BYTES: Final = 16
+_GROUP_SIZE: Final = "x-quorum-initial-group-size"
+
+
+class Queues:
+    """One channel's."""
+
+    __slots__ = ("_channel", "_exchanges")
+
+    def __init__(self, channel: ChannelPort, exchanges: Exchanges) -> None:
+        self._channel = channel
+        self._exchanges = exchanges
+
+    def take(self, method: m.Method) -> None:
+        """Carry out a method.
+
+        Raises:
+            AmqpError: it is not allowed, or not as things are.
+        """
+        match method:
+            case m.QueueDeclare():
+                self._declare(method)
+            case m.QueuePurge():
+                self._purge(method)
+            case m.QueueDelete():
+                self._delete(method)
+            case m.QueueBind() | m.QueueUnbind():
+                self._exchanges.take(method)
+
+    def _name(self, name: str) -> QueueName:
+        return QueueName(self._channel.connection.vhost, name)
+
+    def _ask(self, act: Callable[[], None]) -> None:
+        """Do something whose answer comes later."""
+        self._channel.begin()
+        act()
+
+    # -- declare
+
+    def _declare(self, method: m.QueueDeclare) -> None:
+        channel = self._channel
+        name = method.queue
+        if not name:
+            raw = channel.connection.desk.doors.dice.unique_bytes(_NAME_BYTES)
+            name = GENERATED + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        found = self._name(name)
+        go_on = partial(self._declare_found, method, found)
+        desk = channel.connection.desk
+        self._ask(lambda: desk.find(found, lambda q_: channel.go_on_with(lambda: go_on(q_))))
+
+    def _declare_found(
+        self, method: m.QueueDeclare, name: QueueName, queue: QueueState | None
+    ) -> None:
+        channel = self._channel
+        desk = channel.connection.desk
+        if queue is not None and is_orphan(desk.doors.cluster.state, queue):
+            # The connection that it belonged to is gone with its broker.
+            self._ask(
+                lambda: desk.delete_queue(
+                    queue,
+                    lambda: desk.when(
+                        lambda: desk.look(name) is not queue,
+                        lambda: channel.go_on_with(lambda: self._declare_found(method, name, None)),
+                    ),
+                )
+            )
+            return
+        if method.passive:
+            if queue is None:
+                raise no_queue(name.name, name.vhost, method)
+            check_owner(channel, queue, method)
+            self._answer(method, queue)
+            return
+        said, options = read_declaration(
+            method,
+            channel.connection.owner,
+            lambda other: other == name.name or desk.look(name._replace(name=other)) is not None,
+        )
+        if queue is not None:
+            check_owner(channel, queue, method)
+            check_equivalent(queue, said, options)
+            self._answer(method, queue)
+        elif method.queue.startswith(RESERVED):
+            what = f"queue name '{name.name}' contains reserved prefix 'amq.*'"
+            raise failed(ReplyCode.ACCESS_REFUSED, what, method)
+        else:
+            self._create(method, name, said, options)
+
+    def _create(
+        self,
+        method: m.QueueDeclare,
+        name: QueueName,
+        said: Declaration,
+        options: Mapping[str, str],
+    ) -> None:
+        channel = self._channel
+        desk, rights = channel.connection.desk, channel.connection.rights
+        command = CreateQueue(
+            vhost=name.vhost,
+            name=name.name,
+            options=dict(options),
+            replication_factor=said.number(_GROUP_SIZE) or -1,
+        )
+
+        def on_made(refusal: RequestRefused | None) -> None:
+            if refusal is not None and not isinstance(refusal, QueueExists):
+                channel.go_on_with(partial(_raise, error_of(refusal, method)))
+                return
+            # The client will use it at once, and somebody else may have made it at the same time.
+            desk.when(lambda: desk.look(name) is not None, lambda: channel.go_on_with(on_seen))
+
+        def on_seen() -> None:
+            queue = desk.look(name)
+            if queue is None:
+                raise no_queue(name.name, name.vhost, method)
+            if said.is_exclusive and channel.connection.connection is None:
+                # It has gone while the queue was made.
+                desk.delete_queue(queue)
+                return
+            check_owner(channel, queue, method)
+            check_equivalent(queue, said, options)
+            self._send_ok(method, queue, 0, 0)
+
+        if said.is_exclusive:
+            channel.connection.exclusive.add(name)
+        signed = command if rights is None else rights.sign(command)
+        self._ask(lambda: desk.submit(signed, on_made))
+
+    def _answer(self, method: m.QueueDeclare, queue: QueueState) -> None:
+        self._channel.connection.desk.sweeping.note_use(queue)
+        if method.nowait:
+            self._channel.last_queue = queue.queue.name
+            return
+        self._count(
+            queue,
+            method,
+            lambda counts: self._send_ok(method, queue, counts.ready, counts.consumers),
+        )
+
+    def _send_ok(
+        self, method: m.QueueDeclare, queue: QueueState, messages: int, consumers: int
+    ) -> None:
+        name = self._channel.last_queue = queue.queue.name
+        if not method.nowait:
+            self._channel.send(
+                m.QueueDeclareOk(queue=name, message_count=messages, consumer_count=consumers)
+            )
+
+    def _count(
+        self, queue: QueueState, method: m.Method, then: Callable[[q.QueueCounts], None]
+    ) -> None:
+        """Go on with what is in a queue."""
+        channel = self._channel
+
+        def on_counted(outcome: q.QueueCounts | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                channel.go_on_with(partial(_raise, _out_of_reach(queue, outcome, method)))
+            else:
+                channel.go_on_with(lambda: then(outcome))
+
+        ask = channel.connection.desk.doors.queues.ask
+        request = q.AskQueue(log_id=queue.topic_id)
+        # What the channel has published before counts.
+        self._ask(
+            lambda: channel.when_published(
+                lambda: ask(request, q.QueueCounts, COUNT_TIMEOUT_MS, on_counted)
+            )
+        )
+
+    # -- purge and delete
+
+    def _with_queue(
+        self, name: str, method: m.Method, then: Callable[[QueueState | None], None]
+    ) -> None:
+        channel = self._channel
+        found = self._name(channel.queue_name(name, method))
+
+        def on_found(queue: QueueState | None) -> None:
+            if queue is not None:
+                check_owner(channel, queue, method)
+            then(queue)
+
+        desk = channel.connection.desk
+        self._ask(lambda: desk.find(found, lambda q_: channel.go_on_with(lambda: on_found(q_))))
+
+    def _purge(self, method: m.QueuePurge) -> None:
+        channel = self._channel
+
+        def purge(queue: QueueState, count: int) -> None:
+            def on_done(outcome: Done | RequestRefused) -> None:
+                channel.go_on_with(lambda: answer(outcome))
+
+            def answer(outcome: Done | RequestRefused) -> None:
+                if isinstance(outcome, RequestRefused):
+                    raise _out_of_reach(queue, outcome, method)
+                if not method.nowait:
+                    channel.send(m.QueuePurgeOk(message_count=count))
+
+            ask = channel.connection.desk.doors.queues.ask
+            request = q.PurgeQueue(log_id=queue.topic_id)
+            self._ask(lambda: ask(request, Done, TIMEOUT_MS, on_done))
+
+        def on_found(queue: QueueState | None) -> None:
+            if queue is None:
+                raise no_queue(method.queue, channel.connection.vhost, method)
+            self._count(queue, method, lambda counts: purge(queue, counts.ready))
+
+        self._with_queue(method.queue, method, on_found)
+
+    def _delete(self, method: m.QueueDelete) -> None:
+        def on_found(queue: QueueState | None) -> None:
+            if queue is None:
+                # It is not there any more, which is what was asked for.
+                self._deleted(method, 0)
+                return
+            self._count(queue, method, lambda counts: delete(queue, counts))
+
+        def delete(queue: QueueState, counts: q.QueueCounts) -> None:
+            where = f"queue '{queue.queue.name}' in vhost '{queue.queue.vhost}'"
+            if method.if_unused and counts.consumers:
+                raise failed(ReplyCode.PRECONDITION_FAILED, f"{where} in use", method)
+            if method.if_empty and counts.ready + counts.in_flight + counts.delayed:
+                raise failed(ReplyCode.PRECONDITION_FAILED, f"{where} not empty", method)
+            self._submit_delete(queue, method, counts.ready)
+
+        self._with_queue(method.queue, method, on_found)
+
+    def _submit_delete(self, queue: QueueState, method: m.QueueDelete, count: int) -> None:
+        channel = self._channel
+        desk, rights = channel.connection.desk, channel.connection.rights
+        command = DeleteQueue(vhost=queue.queue.vhost, name=queue.queue.name)
+
+        def on_deleted(refusal: RequestRefused | None) -> None:
+            if refusal is not None and not isinstance(refusal, UnknownQueue):
+                channel.go_on_with(partial(_raise, error_of(refusal, method)))
+                return
+            desk.when(
+                lambda: desk.look(queue.queue) is not queue,
+                lambda: channel.go_on_with(lambda: self._deleted(method, count)),
+            )
+
+        signed = command if rights is None else rights.sign(command)
+        self._ask(lambda: desk.submit(signed, on_deleted))
+
+    def _deleted(self, method: m.QueueDelete, count: int) -> None:
+        if not method.nowait:
+            self._channel.send(m.QueueDeleteOk(message_count=count))
+
+
+def _out_of_reach(queue: QueueState, refusal: RequestRefused, method: m.Method) -> AmqpError:
+    if isinstance(refusal, UnknownQueue):
+        return no_queue(queue.queue.name, queue.queue.vhost, method)
+    what = f"queue '{queue.queue.name}' in vhost '{queue.queue.vhost}' cannot be reached: {refusal}"
+    return failed(ReplyCode.NOT_FOUND, what, method)
+
+
+def _raise(error: AmqpError) -> None:
+    raise error

@@ -1,0 +1,19 @@
+"""What routing finds for a message."""
+
+from typing import NamedTuple
+
+
+class Route(NamedTuple):
+    """Where a message goes, each queue and each topic once; nowhere, if it is unroutable."""
+
+    queues: tuple[str, ...]
+    #: Queues that are to have it only after `delay_ms`.
+    delayed_queues: tuple[str, ...] = ()
+    delay_ms: int = 0
+    #: Topics delay nothing.
+    topics: tuple[str, ...] = ()
+
+    @property
+    def is_unroutable(self) -> bool:
+        """Whether nobody is to have it."""
+        return not self.queues and not self.delayed_queues and not self.topics

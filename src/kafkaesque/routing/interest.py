@@ -1,0 +1,221 @@
+"""What subscribers of the brokers want, told in few words and confirmed (ADR 41).
+
+Theory of operation. A broker tells the others filters, not who has said them: `OwnInterest` counts
+its subscribers' filters, and keeps the set that is told at `TOLD_FILTERS_MAX` by telling beginnings
+of names in place of more filters than that (`a/b/#` for all that begin with `a/b`). What is told
+is so never too narrow. Each change of the set has a number, in one order for all the others.
+
+A subscription is confirmed when all living brokers have confirmed the number that `add` has
+returned for it. From then on the other brokers' `PeerInterest` names this broker for each message
+that the subscription wants. Both are soft state: what is told begins with all of it on every new
+link, and a gap in the numbers is healed in the same way.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.routing.name_index import NameIndex
+from kafkaesque.routing.names import MANY, NameFilter, NameKey
+
+#: Filters that one broker tells each other one.
+TOLD_FILTERS_MAX: Final = 1_024
+#: Changes that are kept for brokers that lag; one that lags more is told all.
+CHANGES_MAX: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterestNews:
+    """What one broker tells another: the set has come from one number to another by this.
+
+    From `None` it has begun: what was known before counts no longer.
+    """
+
+    since: int | None
+    number: int
+    added: tuple[NameFilter, ...]
+    removed: tuple[NameFilter, ...] = ()
+
+
+class OwnInterest:
+    """What this broker's subscribers want, and what of it has been told."""
+
+    __slots__ = ("_changes", "_confirmed", "_depth", "_filters", "_told", "_told_max", "number")
+
+    def __init__(self, told_max: int = TOLD_FILTERS_MAX) -> None:
+        self._told_max: Final = told_max
+        #: How often each filter was added.
+        self._filters: dict[NameFilter, int] = {}
+        #: What is told: the number that it came with, and how many of the filters it stands for.
+        self._told: dict[NameFilter, tuple[int, int]] = {}
+        #: So many levels of a filter are told; None: all.
+        self._depth: int | None = None
+        self._changes: deque[InterestNews] = deque(maxlen=CHANGES_MAX)
+        #: By broker: up to which number it has confirmed.
+        self._confirmed: dict[int, int] = {}
+        #: That of the last change.
+        self.number = 0
+
+    def add(self, name_filter: NameFilter) -> int:
+        """A subscriber wants it; return the number that has to be confirmed for it."""
+        count = self._filters.get(name_filter, 0)
+        self._filters[name_filter] = count + 1
+        wide = _widened(name_filter, self._depth)
+        found = self._told.get(wide)
+        if found is None:
+            self._told[wide] = (self.number + 1, 1)
+            self._note((wide,), ())
+            if len(self._told) > self._told_max:
+                self._rebuild()
+                wide = _widened(name_filter, self._depth)
+        elif not count:
+            self._told[wide] = (found[0], found[1] + 1)
+        return self._told[wide][0]
+
+    def remove(self, name_filter: NameFilter) -> None:
+        """A subscriber wants it no more.
+
+        Raises:
+            InvariantBroken: nobody does.
+        """
+        count = self._filters.get(name_filter, 0)
+        if not count:
+            raise InvariantBroken("a filter was removed that nobody has added")
+        if count > 1:
+            self._filters[name_filter] = count - 1
+            return
+        del self._filters[name_filter]
+        wide = _widened(name_filter, self._depth)
+        number, stands_for = self._told[wide]
+        if stands_for > 1:
+            self._told[wide] = (number, stands_for - 1)
+            return
+        del self._told[wide]
+        self._note((), (wide,))
+
+    def narrow(self) -> None:
+        """Tell as much as there is room for; from time to time, as filters become fewer."""
+        if self._depth is not None:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Tell the filters by as many of their levels as there is room for."""
+        before = self._told
+        depth, wide = _widest_set(self._filters, self._told_max)
+        self._depth = depth
+        number = self.number + 1
+        self._told = {each: (before.get(each, (number, 0))[0], wide[each]) for each in wide}
+        added = tuple(each for each in wide if each not in before)
+        removed = tuple(each for each in before if each not in wide)
+        if added or removed:
+            self._note(added, removed)
+
+    def _note(self, added: tuple[NameFilter, ...], removed: tuple[NameFilter, ...]) -> None:
+        news = InterestNews(since=self.number, number=self.number + 1, added=added, removed=removed)
+        self.number += 1
+        self._changes.append(news)
+
+    # -- the other brokers
+
+    def news_since(self, number: int | None) -> list[InterestNews]:
+        """Return what a broker has to be told that knows all up to a number; None: nothing."""
+        if number == self.number:
+            return []
+        first = self._changes[0].since if self._changes else None
+        if number is None or first is None or first > number:
+            return [InterestNews(since=None, number=self.number, added=tuple(self._told))]
+        return [news for news in self._changes if news.since is not None and news.since >= number]
+
+    def on_confirmed(self, broker: int, number: int) -> None:
+        """A broker knows all up to a number."""
+        self._confirmed[broker] = max(number, self._confirmed.get(broker, 0))
+
+    def on_lost(self, broker: int) -> None:
+        """The link to a broker is gone: what it knew, it may have forgotten."""
+        self._confirmed.pop(broker, None)
+
+    def confirmed(self, living: Iterable[int]) -> int:
+        """Return up to which number all these brokers know all."""
+        return min((self._confirmed.get(each, 0) for each in living), default=self.number)
+
+
+class PeerInterest:
+    """Which brokers want a name, as far as they have told this one."""
+
+    __slots__ = ("_filters", "_index", "_numbers")
+
+    def __init__(self) -> None:
+        self._index = NameIndex()
+        self._filters: dict[int, set[NameFilter]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def apply(self, broker: int, news: InterestNews) -> int | None:
+        """Take in what a broker tells; return the number to confirm.
+
+        None: something is missing, and all has to be asked for. What was told before still counts.
+        """
+        known = self._numbers.get(broker)
+        if news.since is None:
+            filters = self._filters.setdefault(broker, set())
+            wanted = set(news.added)
+            # What is new first: a name that was wanted is never missing in between.
+            self._add(broker, filters, wanted - filters)
+            self._remove(broker, filters, filters - wanted)
+        elif known is None or news.since > known:
+            return None
+        elif news.number > known:
+            filters = self._filters[broker]
+            self._add(broker, filters, set(news.added))
+            self._remove(broker, filters, set(news.removed))
+        else:
+            return known
+        self._numbers[broker] = news.number
+        return news.number
+
+    def forget(self, broker: int) -> None:
+        """A broker is gone, and wants nothing."""
+        filters = self._filters.pop(broker, set())
+        self._remove(broker, filters, set(filters))
+        self._numbers.pop(broker, None)
+
+    def wanted_by(self, key: NameKey) -> Sequence[int]:
+        """Return the brokers that want a name, in ascending order."""
+        return self._index.match(key)
+
+    def _add(self, broker: int, filters: set[NameFilter], added: set[NameFilter]) -> None:
+        for each in added:
+            self._index.add(each, broker)
+        filters |= added
+
+    def _remove(self, broker: int, filters: set[NameFilter], removed: set[NameFilter]) -> None:
+        for each in removed:
+            self._index.remove(each, broker)
+        filters -= removed
+
+
+def _widened(name_filter: NameFilter, depth: int | None) -> NameFilter:
+    """Return a filter of so many levels that matches whatever the other one does."""
+    levels = name_filter.levels
+    if depth is None or len(levels) <= depth:
+        return name_filter
+    return NameFilter(levels=(*levels[:depth], MANY), skips_dollar=name_filter.skips_dollar)
+
+
+def _widest_set(
+    filters: Iterable[NameFilter], told_max: int
+) -> tuple[int | None, dict[NameFilter, int]]:
+    """Return how many levels to tell, and what that is, with how many filters each stands for."""
+    found = tuple(filters)
+    deepest = max((len(each.levels) for each in found), default=0)
+    for depth in (None, *range(deepest - 1, -1, -1)):
+        counts: dict[NameFilter, int] = {}
+        for each in found:
+            wide = _widened(each, depth)
+            counts[wide] = counts.get(wide, 0) + 1
+            if len(counts) > told_max:
+                break
+        else:
+            return depth, counts
+    raise InvariantBroken(f"{told_max} filters are too few for names with and without $")

@@ -1,0 +1,217 @@
+"""pika, unchanged: blocking and on asyncio; three brokers, each of which serves each queue."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pika.exceptions
+import pytest
+from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.clients.amqp_cluster import AmqpCluster, new_name
+from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AmqpCluster]:
+    with AmqpCluster(3, tmp_path_factory.mktemp("amqp")) as found:
+        yield found
+
+
+@pytest.fixture
+def channel(cluster: AmqpCluster) -> Iterator[BlockingChannel]:
+    with cluster.connected() as connection:
+        yield connection.channel()
+
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2, content_type="text/plain")
+
+#: Has a message, and does nothing with it.
+WORKER = """
+import sys, time, pika
+channel = pika.BlockingConnection(pika.URLParameters(sys.argv[1])).channel()
+method, _, _ = next(channel.consume(sys.argv[2]))
+print("has", method.redelivered, flush=True)
+time.sleep(60)
+"""
+
+
+def test_work_is_shared_and_acknowledged(cluster: AmqpCluster, channel: BlockingChannel) -> None:
+    name = new_name("work")
+    channel.queue_declare(name, durable=True)
+    channel.confirm_delivery()
+    for number in range(20):
+        channel.basic_publish("", name, str(number), PERSISTENT, mandatory=True)
+    seen: list[bytes] = []
+    with cluster.connected(2) as second, cluster.connected(3) as third:
+        workers = [second.channel(), third.channel()]
+        for worker in workers:
+            worker.basic_qos(prefetch_count=1)
+
+            def on_message(ch: Any, method: Any, properties: Any, body: bytes) -> None:
+                assert properties.content_type == "text/plain"
+                seen.append(body)
+                ch.basic_ack(method.delivery_tag)
+
+            worker.basic_consume(name, on_message)
+
+        def all_seen() -> bool:
+            for each in (second, third):
+                each.process_data_events(0.05)
+            return len(seen) >= 20
+
+        eventually(all_seen, "all messages are worked on")
+    assert sorted(map(int, seen)) == list(range(20))
+    assert channel.queue_declare(name, passive=True).method.message_count == 0
+
+
+def test_a_worker_that_dies_leaves_its_message_to_another(
+    cluster: AmqpCluster, channel: BlockingChannel
+) -> None:
+    name = new_name("dies")
+    channel.queue_declare(name, durable=True)
+    channel.basic_publish("", name, "job", PERSISTENT)
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, cluster.url(2), name], stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "has False\n"
+    worker.kill()
+    worker.wait()
+    worker.stdout.close()
+    again, _, body = next(channel.consume(name))
+    assert (again.redelivered, body) == (True, b"job")
+    channel.basic_ack(again.delivery_tag)
+
+
+def test_rpc_over_an_exclusive_queue_and_over_direct_reply_to(
+    cluster: AmqpCluster, channel: BlockingChannel
+) -> None:
+    requests = new_name("rpc")
+    channel.queue_declare(requests)
+
+    def serve() -> None:
+        with cluster.connected(2) as connection:
+            server = connection.channel()
+            for method, properties, body in server.consume(requests, inactivity_timeout=30):
+                if body in (None, b"stop"):
+                    break
+                reply = pika.BasicProperties(correlation_id=properties.correlation_id)
+                server.basic_publish("", properties.reply_to, body.upper(), reply)
+                server.basic_ack(method.delivery_tag)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        own = channel.queue_declare("", exclusive=True).method.queue
+        assert own.startswith("amq.gen-")
+        for reply_to in (own, "amq.rabbitmq.reply-to"):
+            answers = channel.consume(reply_to, auto_ack=True, inactivity_timeout=30)
+            properties = pika.BasicProperties(reply_to=reply_to, correlation_id="7")
+            # Only once the consumer is there, there is somewhere to answer to.
+            channel.connection.call_later(
+                0.3, lambda p=properties: channel.basic_publish("", requests, b"hello", p)
+            )
+            _, found, body = next(answers)
+            assert (found.correlation_id, body) == ("7", b"HELLO")
+            channel.cancel()
+    finally:
+        channel.basic_publish("", requests, b"stop")
+        thread.join(60)
+
+
+def test_mistakes_are_the_exceptions_that_pika_knows(cluster: AmqpCluster) -> None:
+    with cluster.connected() as connection:
+        channel = connection.channel()
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
+            channel.queue_declare(new_name(), passive=True)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        with pytest.raises(pika.exceptions.UnroutableError):
+            channel.basic_publish("", new_name(), b"x", mandatory=True)
+        name = new_name()
+        arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        channel.queue_declare(name, durable=True, arguments=arguments)
+        channel.basic_publish("", name, b"1")
+        with pytest.raises(pika.exceptions.NackError):
+            channel.basic_publish("", name, b"2")
+        channel.basic_ack(99)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="406"):
+            channel.queue_declare(name, passive=True)
+
+
+def test_dead_letters_have_their_history(channel: BlockingChannel) -> None:
+    dead, name = new_name("dead"), new_name("source")
+    channel.queue_declare(dead, durable=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    channel.basic_publish("", name, b"bad", PERSISTENT)
+    method, _, _ = next(channel.consume(name))
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    channel.cancel()
+    _, properties, body = next(channel.consume(dead, auto_ack=True))
+    (death,) = properties.headers["x-death"]
+    assert (death["queue"], death["reason"], death["count"], body) == (name, "rejected", 1, b"bad")
+    assert death["time"] is not None
+
+
+def test_heartbeats_keep_an_idle_connection(cluster: AmqpCluster) -> None:
+    with cluster.connected(heartbeat=2) as connection:
+        channel = connection.channel()
+        until = time.monotonic() + 7
+        while time.monotonic() < until:
+            connection.process_data_events(0.5)
+        assert channel.is_open
+
+
+def test_pika_on_asyncio_publishes_and_consumes(cluster: AmqpCluster) -> None:
+    name = new_name("asyncio")
+
+    async def work() -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        seen: list[bytes] = []
+        confirmed: set[int] = set()
+        done = loop.create_future()
+        parameters = pika.URLParameters(cluster.url(3))
+
+        def on_open(connection: AsyncioConnection) -> None:
+            connection.channel(on_open_callback=on_channel)
+
+        def on_channel(channel: Any) -> None:
+            channel.confirm_delivery(on_confirm)
+            channel.queue_declare(name, durable=True, callback=lambda _: on_declared(channel))
+
+        def on_declared(channel: Any) -> None:
+            channel.basic_consume(name, on_message)
+            for number in range(50):
+                channel.basic_publish("", name, str(number).encode(), PERSISTENT)
+
+        def on_confirm(frame: Any) -> None:
+            tag = frame.method.delivery_tag
+            confirmed.update(range(1, tag + 1) if frame.method.multiple else (tag,))
+            maybe_done()
+
+        def on_message(channel: Any, method: Any, _: Any, body: bytes) -> None:
+            seen.append(body)
+            channel.basic_ack(method.delivery_tag)
+            maybe_done()
+
+        def maybe_done() -> None:
+            if len(seen) == len(confirmed) == 50 and not done.done():
+                done.set_result(None)
+
+        connection = AsyncioConnection(parameters, on_open_callback=on_open)
+        await asyncio.wait_for(done, 60)
+        connection.close()
+        await asyncio.sleep(0.2)
+        return seen
+
+    assert asyncio.run(work()) == [str(number).encode() for number in range(50)]

@@ -1,0 +1,108 @@
+"""`kafkaesque exchange`, `binding` and `vhost`, and what docs/exchanges.md shows of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.kafka_helpers import unique
+from tests.clients.test_cli import Cli, cli
+
+__all__ = ["cli"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "exchanges.md"
+
+
+def _examples() -> Iterator[tuple[list[str], str]]:
+    for block in re.findall(r"^```\n(\$ .*?)^```", PAGE.read_text(), re.M | re.S):
+        for part in re.split(r"^\$ kafkaesque ", block, flags=re.M)[1:]:
+            command, _, output = part.partition("\n")
+            yield shlex.split(command), output
+
+
+def test_the_page_shows_what_commands_print(cli: Cli) -> None:
+    examples = list(_examples())
+    assert len(examples) > 10
+    for words, output in examples:
+        assert cli(*words).output == output, words
+    for queue in ("errors", "everything", "failed", "work"):
+        cli("queue", "delete", queue, "--yes")
+    cli("exchange", "delete", "logs")
+    assert cli("binding", "list").rows[1:] == []
+
+
+def test_exchanges_are_made_shown_and_deleted(cli: Cli) -> None:
+    name, queue = unique("orders"), unique("paid")
+    cli("queue", "create", queue)
+    made = cli(
+        "exchange", "create", name, "-t", "headers", "-a", "alternate-exchange=amq.fanout", "--json"
+    )
+    assert made.document["arguments"] == {"alternate-exchange": "amq.fanout"}
+    binding = ("-a", "state=paid", "-a", "x-match=all", "--queue", queue)
+    cli("binding", "create", name, *binding)
+    shown = cli("exchange", "describe", name, "--json").document
+    assert shown["arguments"] == "alternate-exchange=amq.fanout"
+    assert shown["bindings"] == [
+        {"key": "", "to": "queue", "name": queue, "arguments": "state=paid, x-match=all"}
+    ]
+    sent = cli("exchange", "publish", name, "a", "b", "-H", "state=paid", "--json")
+    assert sent.document == {"published": 2, "destinations": [1, 1]}
+    lost = cli("exchange", "publish", name, "c", "-H", "state=new")
+    assert "nobody has it" in lost.errors
+    assert cli("queue", "get", queue, "--count", "2").output == "a\nb\n"
+    assert "in use" in cli("exchange", "delete", name, "--if-unused", code=1).errors
+    cli("binding", "delete", name, *binding)
+    cli("exchange", "delete", name, "--if-unused")
+    assert "does not exist" in cli("exchange", "describe", name, code=1).errors
+
+
+def test_a_topic_gets_what_it_is_bound_for(cli: Cli) -> None:
+    name = unique("archive")
+    cli("topic", "create", name)
+    cli("exchange", "create", name, "--type", "fanout")
+    cli("binding", "create", name, "--topic", name)
+    cli("exchange", "publish", name, "-k", "some.key", "hello")
+    consumed = cli("consume", name, "--from-beginning", "--max", "1", "--json")
+    (message,) = consumed.messages
+    assert (message["key"], message["value"]) == ("some.key", "hello")
+    # The page lists all bindings of the cluster that these tests share.
+    cli("exchange", "delete", name)
+
+
+def test_virtual_hosts(cli: Cli) -> None:
+    name = unique("shop")
+    cli("vhost", "create", name)
+    cli("queue", "create", "mine", "--vhost", name)
+    cli("exchange", "publish", "amq.default", "-k", "mine", "hello", "--vhost", name)
+    assert cli("queue", "get", "mine", "--vhost", name).output == "hello\n"
+    assert [name, "6", "0"] in cli("vhost", "list").rows
+    cli("vhost", "delete", name, code=2)
+    cli("vhost", "delete", name, "--yes")
+    assert "not found" in cli("vhost", "delete", name, "--yes", code=1).errors
+    assert "not found" in cli("exchange", "list", "--vhost", name, code=1).errors
+
+
+def test_rules_for_exchanges_and_virtual_hosts_show_what_they_are_for(cli: Cli) -> None:
+    rule = ("rule", "create", "User:app", "-o", "write", "--dry-run")
+    assert "amq.topic" in cli(*rule, "--exchange", "amq.", "--prefix").output
+    assert "no existing exchange" in cli(*rule, "--exchange", "no-such").output
+    assert "/" in cli(*rule, "--vhost", "/").output
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (("exchange", "create", "x", "--type", "none"), "unknown exchange type", 2),
+        (("exchange", "create", "amq.x"), "reserved prefix", 1),
+        (("exchange", "publish", "no-such", "x"), "no exchange", 1),
+        (("binding", "create", "amq.topic"), "give one of", 2),
+        (("binding", "create", "amq.topic", "--queue", "no-such"), "no queue", 1),
+        (("binding", "create", "amq.topic", "-a", "x", "--queue", "q"), "--argument", 2),
+    ],
+)
+def test_what_cannot_be_is_said(cli: Cli, words: tuple[str, ...], said: str, code: int) -> None:
+    assert said in cli(*words, code=code).errors

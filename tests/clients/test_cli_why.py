@@ -1,0 +1,55 @@
+"""`kafkaesque why` at real brokers."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkaesque.cli.broker_ports import unused_ports
+from tests.clients.cluster import KafkaesqueCluster
+from tests.clients.test_cli_up import KAFKAESQUE
+from tests.waiting import eventually
+
+
+def test_a_transaction_that_hangs_is_named_with_the_command_that_helps(tmp_path: Path) -> None:
+    (port,) = unused_ports(1)
+    section = f'\n[[listener]]\nprotocol = "admin"\nport = {port}\n'
+    with KafkaesqueCluster(1, directory=tmp_path, sections=lambda _: section) as cluster:
+        servers: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": cluster.bootstrap_servers
+        }
+
+        def why(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [*KAFKAESQUE, "why", *words, "-b", cluster.bootstrap_servers],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+
+        new = NewTopic("orders", num_partitions=1, replication_factor=1)
+        admin = AdminClient(servers)
+        admin.create_topics([new])["orders"].result(30)
+        producer = Producer({**servers, "transactional.id": "billing-1"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("orders", b"open")
+        assert producer.flush(30) == 0
+        done = why("record", "orders", "0", "0")
+        assert done.returncode == 1, done.stderr
+        assert "cause: transaction" in done.stdout
+        assert "try: kafkaesque txn producers orders:0 --open" in done.stdout
+        told = json.loads(why("producer", "billing-1", "--json").stdout)
+        assert (told["cause"], told["is_certain"]) == ("transaction", True)
+        assert told["links"][-1]["command"] == "kafkaesque txn abort billing-1"
+        producer.commit_transaction(30)
+        eventually(lambda: why("record", "orders", "0", "0").returncode == 0, "it is there")
+        unknown = why("group", "nobody")
+        assert unknown.returncode == 1
+        assert "cause: group" in unknown.stdout
+        missing = why("record", "nothing", "0", "0")
+        assert missing.returncode != 0
+        assert "is not known" in missing.stderr

@@ -1,0 +1,160 @@
+"""Interest across brokers: what is confirmed is never missed, however links come and go."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.routing.interest import InterestNews, OwnInterest, PeerInterest
+from kafkaesque.routing.names import AMQP, MQTT, NameFilter, key_of_levels
+
+BROKER, TOLD_MAX = 7, 3
+NAMES = [
+    tuple(levels)
+    for levels in ("a", "b", "ab", "ba", "aa", "abc", "aab", "bab", ("$s", "a"), ("$s",))
+]
+FILTERS = [
+    MQTT.read_filter(text) for text in ("a", "a/b", "a/+", "+/b", "#", "a/b/c", "$s/#", "b/#")
+]
+FILTERS += [AMQP.read_filter("#.b"), AMQP.read_filter("a.#.b")]
+
+
+class InterestMachine(RuleBasedStateMachine):
+    """One broker's subscribers, and another broker that hears of them over a link."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = OwnInterest(TOLD_MAX)
+        self.peer = PeerInterest()
+        self.link: deque[InterestNews] = deque()
+        #: What the other broker was sent over this link.
+        self.sent: int | None = None
+        #: Subscriptions, with the numbers that they wait for.
+        self.subscriptions: list[tuple[NameFilter, int]] = []
+
+    @rule(name_filter=st.sampled_from(FILTERS))
+    def subscribe(self, name_filter: NameFilter) -> None:
+        self.subscriptions.append((name_filter, self.own.add(name_filter)))
+
+    @precondition(lambda self: self.subscriptions)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(self.subscriptions) - 1))
+        name_filter, _ = self.subscriptions.pop(at)
+        self.own.remove(name_filter)
+
+    @rule()
+    def narrow(self) -> None:
+        self.own.narrow()
+
+    @rule()
+    def tell(self) -> None:
+        self.link.extend(self.own.news_since(self.sent))
+        self.sent = self.own.number
+
+    @precondition(lambda self: self.link)
+    @rule()
+    def hear(self) -> None:
+        number = self.peer.apply(BROKER, self.link.popleft())
+        assert number is not None
+        self.own.on_confirmed(1, number)
+
+    @rule()
+    def tell_and_hear_all(self) -> None:
+        self.tell()
+        while self.link:
+            self.hear()
+
+    @rule(name_filters=st.lists(st.sampled_from(FILTERS), min_size=2, max_size=6))
+    def subscribe_and_confirm(self, name_filters: list[NameFilter]) -> None:
+        for each in name_filters:
+            self.subscribe(each)
+        self.tell_and_hear_all()
+
+    @rule()
+    def cut_the_link(self) -> None:
+        self.link.clear()
+        self.sent = None
+        self.own.on_lost(1)
+
+    @rule()
+    def the_other_broker_restarts(self) -> None:
+        self.cut_the_link()
+        self.peer = PeerInterest()
+
+    @invariant()
+    def what_is_told_has_a_bound(self) -> None:
+        assert len(self.own._told) <= TOLD_MAX
+
+    @invariant()
+    def what_is_confirmed_is_wanted(self) -> None:
+        confirmed = self.own.confirmed((1,))
+        for name_filter, number in self.subscriptions:
+            if number > confirmed:
+                continue
+            for name in NAMES:
+                if name_filter.matches(name):
+                    assert list(self.peer.wanted_by(key_of_levels(name))) == [BROKER]
+
+    @invariant()
+    def when_all_is_heard_no_more_is_wanted_than_is_told(self) -> None:
+        if self.link or self.sent != self.own.number:
+            return
+        for name in NAMES:
+            is_told = any(each.matches(name) for each in self.own._told)
+            assert bool(self.peer.wanted_by(key_of_levels(name))) == is_told
+
+
+InterestMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestInterest = InterestMachine.TestCase
+
+
+def test_a_subscription_that_is_covered_waits_for_nothing_new() -> None:
+    own = OwnInterest()
+    first = own.add(FILTERS[0])
+    own.add(FILTERS[1])
+    assert own.add(FILTERS[0]) == first == 1
+    own.on_confirmed(1, first)
+    assert own.confirmed((1,)) == 1
+    assert own.confirmed((1, 2)) == 0
+    assert own.confirmed(()) == own.number == 2
+
+
+def test_few_filters_are_told_as_they_are_again() -> None:
+    own = OwnInterest(2)
+    for each in FILTERS[:4]:
+        own.add(each)
+    assert set(own._told) != set(FILTERS[:4])
+    for each in FILTERS[:2]:
+        own.remove(each)
+    own.narrow()
+    assert set(own._told) == set(FILTERS[2:4])
+
+
+def test_a_gap_is_noticed_and_repeats_change_nothing() -> None:
+    own, peer = OwnInterest(), PeerInterest()
+    assert own.news_since(0) == []
+    own.add(FILTERS[0])
+    whole = own.news_since(None)
+    own.add(FILTERS[1])
+    own.add(FILTERS[2])
+    second, third = own.news_since(1)
+    assert peer.apply(BROKER, second) is None
+    assert peer.apply(BROKER, whole[0]) == 1
+    assert peer.apply(BROKER, third) is None
+    assert peer.apply(BROKER, second) == 2
+    assert peer.apply(BROKER, second) == 2
+    assert peer.apply(BROKER, third) == 3
+    peer.forget(BROKER)
+    assert not peer.wanted_by(key_of_levels(("a",)))
+    assert peer.apply(BROKER, third) is None
+
+
+def test_what_nobody_has_added_cannot_be_removed() -> None:
+    with pytest.raises(InvariantBroken):
+        OwnInterest().remove(FILTERS[0])

@@ -1,0 +1,415 @@
+"""Each cause is brought about in a simulated cluster, and has to be the first that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkaesque.admin.api.values import View
+from kafkaesque.admin.api.why import presence_in
+from kafkaesque.admin.api.why_links import Link, Placed, WhyPartition, make_view, record_links
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
+from kafkaesque.broker.requests.commands import FetchResult
+from kafkaesque.broker.requests.queue_commands import CreateQueue
+from kafkaesque.broker.requests.queue_requests import (
+    PutResult,
+    RejectMessages,
+    TakeMessages,
+    TakenMessages,
+)
+from kafkaesque.groups.consumer.events import ConsumerGroupHeartbeat
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.errors import TransactionUnverified
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.records import Record
+from kafkaesque.transactions.events import AddedPartitions, AddPartitions, InitProducerId
+from kafkaesque.transactions.results import InitResult
+from tests.unit.admin.api_ground import ApiGround, text
+from tests.unit.admin.test_api_coordinators import at_coordinator
+
+#: Less than a simulated broker keeps for its own needs.
+ROOM_BYTES = 7 * 1024
+
+
+@pytest.fixture
+def ground() -> ApiGround:
+    return ApiGround(41)
+
+
+def why(ground: ApiGround, path: str, host: str = "b1", **query: Any) -> tuple[Any, Any, bool]:
+    """Return the cause, the link that says so, and whether it is certain."""
+    told = ground.get(f"/why/{path}", host, **query)
+    links = {each["name"]: each for each in told["links"]}
+    cause = told["cause"]
+    return cause, links.get(cause), told["is_certain"]
+
+
+def record(ground: ApiGround, topic: str, offset: int, **query: Any) -> tuple[Any, Any, bool]:
+    return why(ground, f"topics/{topic}/partitions/0", offset=offset, **query)
+
+
+def leader_of(ground: ApiGround, topic: str) -> tuple[str, Broker]:
+    for name, broker in ground.cluster.brokers.items():
+        group = broker.state.topic(topic).partitions[0].group
+        partition = broker.partitions.get(group)
+        if partition is not None and partition.replica is not None and partition.is_leader:
+            return name, broker
+    raise AssertionError("nobody leads")
+
+
+# -- records
+
+
+def test_a_record_that_is_there_is_held_up_by_nothing(ground: ApiGround) -> None:
+    ground.create("orders")
+    offset = ground.publish("orders", 0, text("a"))
+    for host in ("b1", "b2", "b3"):
+        told = ground.get("/why/topics/orders/partitions/0", host, offset=offset)
+        assert (told["cause"], told["is_certain"]) == (None, True)
+        assert [each["state"] for each in told["links"]] == ["passed"] * len(told["links"])
+        assert told["links"][-1]["name"] == "present"
+
+
+def test_no_leader(ground: ApiGround) -> None:
+    for number in range(6):
+        ground.create(f"solo{number}", factor=1)
+    topic = next(
+        f"solo{number}" for number in range(6) if leader_of(ground, f"solo{number}")[0] == "b3"
+    )
+    ground.publish(topic, 0, text("a"))
+    ground.kill("b3")
+    group = ground.cluster.brokers["b1"].state.topic(topic).partitions[0].group
+    leaders = ground.cluster.brokers["b1"].leaders
+    ground.run_until(lambda: leaders.leader(group) is None)
+    cause, link, is_certain = record(ground, topic, 0)
+    assert (cause, is_certain) == ("leader", True)
+    assert "3" in link["command"]
+    assert link["since"] is not None
+
+
+def test_too_few_replicas_in_sync(ground: ApiGround) -> None:
+    ground.create("strict", min_insync_replicas="3")
+    offset = ground.publish("strict", 0, text("a"))
+    ground.kill("b3")
+    ground.run_until(lambda: len(_in_sync(ground, "strict")) < 3)
+    cause, link, _ = record(ground, "strict", offset + 1)
+    assert cause == "min-insync"
+    assert "not in sync: 3" in link["evidence"]
+    # What was written before is there all the same.
+    assert record(ground, "strict", offset)[0] is None
+
+
+def _in_sync(ground: ApiGround, topic: str) -> list[int]:
+    _, broker = leader_of(ground, topic)
+    replica = broker.partitions.find(TopicPartition(topic, 0)).replica
+    return [] if replica is None else list(replica.in_sync())
+
+
+def test_a_full_disk(ground: ApiGround) -> None:
+    topics = [f"full{number}" for number in range(6)]
+    for topic in topics:
+        ground.create(topic, factor=1)
+    topic = next(each for each in topics if leader_of(ground, each)[0] == "b3")
+    machine = ground.world.machines["b3"]
+    ground.kill("b3")
+    machine.drive.faults.capacity_bytes = machine.drive.used_bytes() + ROOM_BYTES
+    ground.cluster.boot(machine)
+
+    def is_full() -> bool:
+        broker = ground.cluster.brokers.get("b3")
+        return broker is not None and broker.life.is_ready and broker.store.refusal is not None
+
+    ground.run_until(is_full)
+    ground.serve("b3")
+    group = ground.cluster.brokers["b1"].state.topic(topic).partitions[0].group
+    leaders = ground.cluster.brokers["b1"].leaders
+    ground.run_until(lambda: leaders.leader(group) is not None)
+    cause, link, is_certain = record(ground, topic, 5)
+    assert (cause, is_certain) == ("disk", True)
+    assert link["evidence"]
+
+
+def test_not_written_yet(ground: ApiGround) -> None:
+    ground.create("orders")
+    assert record(ground, "orders", 7)[0] == "written"
+
+
+def test_deleted_from_the_start(ground: ApiGround) -> None:
+    ground.create("old")
+    for each in "abc":
+        ground.publish("old", 0, text(each))
+    _, broker = leader_of(ground, "old")
+    done: list[object] = []
+    partition = broker.doors.topics.deletable(TopicPartition("old", 0))
+    broker.doors.topics.delete_records(partition, 2, 10_000, done.append)
+    ground.run_until(lambda: bool(done))
+    cause, link, _ = record(ground, "old", 1)
+    assert cause == "retained"
+    assert "begins at 2" in link["what"]
+    assert record(ground, "old", 2)[0] is None
+
+
+def begin_transaction(ground: ApiGround, topic: str, name: str = "shop") -> InitResult:
+    """Leave a transaction open, with a record in a topic's first partition."""
+
+    def init(doors: Any, on_result: Callable[[Any], None]) -> None:
+        try:
+            doors.transactions.find(name)
+        except Exception as error:
+            on_result(error)
+            return
+        event = InitProducerId(
+            token=doors.transactions.next_token(),
+            connection=1,
+            transactional_id=name,
+            timeout_ms=60_000,
+        )
+        doors.transactions.step(name, event, on_result)
+
+    begun = at_coordinator(ground, init)
+    assert isinstance(begun, InitResult)
+    added = AddedPartitions(
+        name, begun.producer_id, begun.producer_epoch, (TopicPartition(topic, 0),)
+    )
+    for broker in ground.cluster.brokers.values():
+        event = AddPartitions(
+            token=broker.doors.transactions.next_token(), connection=1, transactions=(added,)
+        )
+        done: list[Any] = []
+        broker.doors.transactions.step(name, event, done.append)
+        ground.run_until(lambda done=done: bool(done))  # type: ignore[misc]
+    options = BatchOptions(
+        producer_id=begun.producer_id,
+        producer_epoch=begun.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    batch = encode_batch([Record(0, 1_790_000_000_000, None, b"open")], options)
+    _, leader = leader_of(ground, topic)
+    partition = leader.partitions.find(TopicPartition(topic, 0))
+    with pytest.raises(TransactionUnverified) as unverified:
+        partition.produce(batch, acks=-1, timeout_ms=1, on_done=print, transactional_id=name)
+    assert partition.producers.verified(unverified.value.guard)
+    appended: list[object] = []
+    partition.produce(
+        batch, acks=-1, timeout_ms=10_000, on_done=appended.append, transactional_id=name
+    )
+    ground.run_until(lambda: bool(appended))
+    return begun
+
+
+def test_an_open_transaction(ground: ApiGround) -> None:
+    ground.create("orders")
+    before = ground.publish("orders", 0, text("before"))
+    begun = begin_transaction(ground, "orders")
+    cause, link, is_certain = record(ground, "orders", before + 1)
+    assert (cause, is_certain) == ("transaction", True)
+    assert f"producer {begun.producer_id}" in link["evidence"][1]
+    assert link["command"] == "kafkaesque txn producers orders:0 --open"
+    assert record(ground, "orders", before)[0] is None
+    for name in ("shop", str(begun.producer_id)):
+        cause, link, _ = why(ground, f"producers/{name}", "b2")
+        assert cause == "transaction"
+        assert link["command"] == "kafkaesque txn abort shop"
+    assert why(ground, "producers/nobody")[0] == "known"
+
+
+def fetched(records: bytes, aborted: list[tuple[int, int]] | None = None) -> FetchResult:
+    return FetchResult(
+        records=records, aborted=aborted or [], last_stable_offset=99, log_start_offset=0
+    )
+
+
+def test_what_compaction_and_aborts_have_left() -> None:
+    kept = [Record(0, 1, b"a", b"x"), Record(3, 1, b"b", b"y")]
+    plain = bytes(encode_batch(kept))
+    assert presence_in(fetched(plain), 0) == "there"
+    assert presence_in(fetched(plain), 2) == "compacted"
+    later = bytes(encode_batch([Record(7, 1, b"b", b"y")]))
+    assert presence_in(fetched(later), 5) == "compacted"
+    options = BatchOptions(producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    in_transaction = bytes(encode_batch(kept, options))
+    assert presence_in(fetched(in_transaction), 0) == "there"
+    assert presence_in(fetched(in_transaction, [(9, 0)]), 0) == "aborted"
+    assert presence_in(fetched(in_transaction, [(8, 0)]), 0) == "there"
+
+
+def placed(**led: Any) -> Placed:
+    facts = WhyPartition(
+        **{
+            "topic": "t",
+            "partition": 0,
+            "start_offset": 0,
+            "high_watermark": 10,
+            "stable_offset": 10,
+            "end_offset": 10,
+            "in_sync": [1, 2, 3],
+            "min_in_sync": 2,
+            "disk_refusal": None,
+            "open": [],
+            "cleanup_policy": "delete",
+            "retention_ms": -1,
+            "retention_bytes": -1,
+            **led,
+        }
+    )
+    return Placed(
+        topic="t",
+        partition=0,
+        replicas=(1, 2, 3),
+        lost={},
+        leader=1,
+        is_recovering=False,
+        led=facts,
+    )
+
+
+def test_not_on_a_majority_yet() -> None:
+    links = list(record_links(placed(end_offset=12, in_sync=[1]), 11, "", 0))
+    first = next(each for each in links if each.state == "blocking")
+    # What keeps it from being committed comes first.
+    assert first.name == "min-insync"
+    links = list(record_links(placed(end_offset=12, in_sync=[1, 2], min_in_sync=1), 11, "", 0))
+    first = next(each for each in links if each.state == "blocking")
+    assert first.name == "committed"
+    assert "not in sync: 3" in first.evidence
+
+
+def test_a_cause_behind_what_nobody_knows_is_not_certain() -> None:
+    unknown, blocking = (
+        Link(name="a", state="unknown", what=""),
+        Link(name="b", state="blocking", what=""),
+    )
+    view = View(as_of=1, seen_by=1)
+    assert make_view(view, "x", [unknown, blocking]).is_certain is False
+    assert make_view(view, "x", [blocking, unknown]).is_certain is True
+
+
+# -- groups
+
+
+def heartbeat(ground: ApiGround, member: str, epoch: int, owned: frozenset[Any] | None) -> Any:
+    def step(doors: Any, on_result: Callable[[Any], None]) -> None:
+        event = ConsumerGroupHeartbeat(
+            token=doors.groups.next_token(),
+            group_id="billing",
+            member_id=member,
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000,
+            topic_names=("orders",) if epoch == 0 else None,
+            owned=frozenset() if epoch == 0 else owned,
+            client_id=f"app-{member}",
+            client_host="10.0.0.9",
+        )
+        doors.groups.when_found(["billing"], lambda: None)
+        try:
+            doors.groups.find("billing")
+        except Exception as error:
+            on_result(error)
+            return
+        doors.groups.step("billing", event, on_result)
+
+    return at_coordinator(ground, step)
+
+
+def test_a_group_that_nobody_knows_or_nobody_is_in(ground: ApiGround) -> None:
+    ground.create("orders", 3)
+    joined = heartbeat(ground, "me-1", 0, None)
+    assert why(ground, "groups/nobody")[0] == "group"
+    heartbeat(ground, "me-1", -1, None)
+    assert joined.member_epoch
+    cause, link, _ = why(ground, "groups/billing", "b2")
+    assert cause in ("members", "group")
+    assert link["command"]
+
+
+def test_a_consumer_that_lags(ground: ApiGround) -> None:
+    ground.create("orders", 3)
+    for _ in range(5):
+        ground.publish("orders", 1, text("a"))
+    joined = heartbeat(ground, "me-1", 0, None)
+    heartbeat(ground, "me-1", joined.member_epoch, None)
+    cause, link, is_certain = why(ground, "groups/billing", "b3")
+    assert (cause, is_certain) == ("lag", True)
+    assert "app-me-1 at 10.0.0.9 has orders-1 and is 5 messages behind" in link["what"]
+    told = ground.get("/why/topics/orders/partitions/1", offset=2, group="billing")
+    assert told["cause"] == "lag"
+    assert told["links"][0]["name"] == "leader"
+
+
+def test_a_rebalance_that_waits(ground: ApiGround) -> None:
+    ground.create("orders", 3)
+    ground.publish("orders", 0, text("a"))
+    joined = heartbeat(ground, "me-1", 0, None)
+    heartbeat(ground, "me-1", joined.member_epoch, None)
+    # The first has all partitions, and says nothing for now.
+    heartbeat(ground, "me-2", 0, None)
+    cause, link, _ = why(ground, "groups/billing")
+    assert cause == "rebalance"
+    assert "app-me-1 at 10.0.0.9" in link["evidence"]
+
+
+# -- queues
+
+
+def make_queue(ground: ApiGround, name: str, **options: str) -> QueueState:
+    doors = ground.cluster.brokers["b1"].doors
+    done: list[object] = []
+    given = {key.replace("_", "."): value for key, value in options.items()}
+    command = CreateQueue(vhost=DEFAULT_VHOST, name=name, options=given)
+    doors.cluster.submit(command, 10_000, done.append)
+    ground.run_until(lambda: bool(done))
+    ground.run_until(lambda: any(each.queue.name == name for each in doors.queues.all()))
+    return doors.queues.find(QueueName(DEFAULT_VHOST, name))
+
+
+def put(ground: ApiGround, queue: QueueState, message: NewMessage) -> int:
+    done: list[Any] = []
+    doors = ground.cluster.brokers["b1"].doors
+    doors.queues.put(queue.topic_id, [message], 20_000, done.append)
+    ground.run_until(lambda: bool(done))
+    assert isinstance(done[0], PutResult), done
+    return done[0].offsets[0]
+
+
+def ask_queue(ground: ApiGround, request: Any, kind: type[Any]) -> Any:
+    done: list[Any] = []
+    ground.cluster.brokers["b1"].doors.queues.ask(request, kind, 20_000, done.append)
+    ground.run_until(lambda: bool(done))
+    return done[0]
+
+
+def test_messages_of_a_queue(ground: ApiGround) -> None:
+    queue = make_queue(ground, "work")
+    offset = put(ground, queue, NewMessage(value=b"a"))
+    assert why(ground, "queues/work", message=offset)[0] is None
+    now_ms = ground.cluster.brokers["b1"].env.clock.wall_ms()
+    delayed = put(ground, queue, NewMessage(value=b"b", not_before_ms=now_ms + 3_600_000))
+    cause, link, _ = why(ground, "queues/work", "b2", message=delayed)
+    assert cause == "delay"
+    assert any("until" in each for each in link["evidence"])
+    request = TakeMessages(log_id=queue.topic_id, bytes_max=1_000_000, wait_ms=1_000)
+    taken = ask_queue(ground, request, TakenMessages)
+    assert [each.offset for each in taken.messages] == [offset]
+    assert why(ground, "queues/work", "b3", message=offset)[0] == "lock"
+    reject = RejectMessages(log_id=queue.topic_id, claims=[taken.messages[0].claim])
+    ask_queue(ground, reject, object)
+    cause, link, _ = why(ground, "queues/work", message=offset)
+    assert cause in ("parked", "present"), cause
+    assert why(ground, "queues/work", message=offset + 100)[0] == "present"
+
+
+def test_what_does_not_exist_is_not_found(ground: ApiGround) -> None:
+    ground.create("orders")
+    for path in ("topics/none/partitions/0", "topics/orders/partitions/9"):
+        assert ground.ask("GET", f"/why/{path}", offset=0).status == 404
+    for number in ("x", "-1", "99999999999999999999"):
+        told = ground.ask("GET", f"/why/topics/orders/partitions/{number}", offset=0)
+        assert told.status in (400, 404)
+    assert ground.ask("GET", "/why/queues/none", message=0).status == 404
+    assert ground.ask("GET", "/why/topics/orders/partitions/0").status == 400

@@ -1,0 +1,162 @@
+"""Log-ins and rights over AMQP: pika logs in, and brokers judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from threading import Thread
+from typing import Any, TypeVar
+
+import pika
+import pika.exceptions
+import pytest
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.listeners import AMQP, AccessMode, default_listener
+from kafkaesque.env.network import Address
+from kafkaesque.gateway.amqp.gateway import AmqpGateway
+from tests.unit.gateway_kafka.live import LiveCluster
+from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow, forget_rules
+
+ResultT = TypeVar("ResultT")
+
+
+class Secured:
+    """A broker with a port for AMQP where clients log in, and one where they may."""
+
+    def __init__(self, live: LiveCluster) -> None:
+        self.live = live
+        node = live.nodes[1]
+        self.gateway = AmqpGateway(node.broker.doors, node.chassis)
+        self.ports: dict[AccessMode, int] = {}
+        for mode in AccessMode:
+            listener = default_listener(AMQP, Address("127.0.0.1", 0), access=mode)
+            named = replace(listener, name=f"amqp-{mode.value}")
+            self.ports[mode] = self.gateway.start(named).port
+        for user in ("root", "other"):
+            add_user(live, user)
+
+    def do(
+        self,
+        act: Callable[[Any], ResultT],
+        user: str = "root",
+        password: str = PASSWORD,
+        mode: AccessMode = AccessMode.REQUIRED,
+    ) -> ResultT:
+        """Do something with a channel of a user, in a thread: the broker runs in this one."""
+        end: Future[ResultT] = Future()
+
+        def run() -> None:
+            credentials = pika.PlainCredentials(user, password)
+            parameters = pika.ConnectionParameters(
+                "127.0.0.1", self.ports[mode], credentials=credentials
+            )
+            try:
+                connection = pika.BlockingConnection(parameters)
+                try:
+                    end.set_result(act(connection.channel()))
+                finally:
+                    if connection.is_open:
+                        connection.close()
+            except BaseException as error:
+                if not end.done():
+                    end.set_exception(error)
+
+        Thread(target=run, daemon=True).start()
+        self.live.wait(end.done, "the client is done")
+        return end.result()
+
+    def refusal(self, act: Callable[[Any], object], user: str = "other") -> str:
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+            self.do(act, user)
+        assert caught.value.reply_code == 403
+        return str(caught.value.reply_text)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    live = LiveCluster(
+        tmp_path_factory.mktemp("amqp"),
+        access=AccessMode.REQUIRED,
+        secrets=[SECRET],
+        super_users=[SUPER],
+    )
+    found = Secured(live)
+    yield found
+    found.gateway.stop()
+    live.close()
+
+
+@pytest.fixture(autouse=True)
+def _without_rules(secured: Secured) -> Iterator[None]:
+    yield
+    forget_rules(secured.live, "other")
+
+
+def publish(queue: str) -> Callable[[Any], None]:
+    def act(channel: Any) -> None:
+        channel.confirm_delivery()
+        channel.basic_publish("", queue, b"x")
+
+    return act
+
+
+def test_who_has_a_password_gets_in(secured: Secured) -> None:
+    secured.do(lambda channel: channel.queue_declare("mine", durable=True))
+    # Whoever says to have sent a message is who has logged in.
+    said = pika.BasicProperties(user_id="root")
+    secured.do(lambda channel: channel.basic_publish("", "mine", b"x", said))
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("root", "wrong"), ("nobody", PASSWORD), ("guest", "guest")]
+)
+def test_who_has_none_does_not(secured: Secured, user: str, password: str) -> None:
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError, match="403"):
+        secured.do(lambda channel: None, user, password)
+
+
+def test_a_log_in_is_optional_where_it_is(secured: Secured) -> None:
+    mode = AccessMode.OPTIONAL
+    secured.do(lambda channel: channel.queue_declare("free"), "guest", "guest", mode)
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+        secured.do(lambda channel: None, "root", "wrong", mode)
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="403"):
+        secured.do(lambda channel: channel.queue_declare("other-free"), "other", PASSWORD, mode)
+
+
+def test_rules_say_who_may_do_what(secured: Secured) -> None:
+    live = secured.live
+    secured.do(lambda channel: channel.queue_declare("guarded", durable=True))
+    acts: dict[Operation, Callable[[Any], object]] = {
+        Operation.CREATE: lambda channel: channel.queue_declare("guarded", durable=True),
+        Operation.WRITE: publish("guarded"),
+        Operation.READ: lambda channel: channel.basic_get("guarded", auto_ack=True),
+        Operation.DELETE: lambda channel: channel.queue_delete("guarded"),
+    }
+    for operation, act in acts.items():
+        said = secured.refusal(act)
+        assert f"ACCESS_REFUSED - {operation.name.lower()} access to queue 'guarded'" in said
+        assert "refused for user 'other'" in said
+        allow(live, "other", operation, ResourceType.QUEUE, "guarded")
+        secured.do(act, "other")
+    assert secured.refusal(lambda channel: channel.queue_purge("elsewhere"))
+    assert secured.refusal(lambda channel: channel.basic_consume("elsewhere", print))
+    assert secured.refusal(lambda channel: channel.queue_declare("elsewhere", passive=True))
+    assert secured.refusal(lambda channel: channel.exchange_declare("events"))
+    assert secured.refusal(lambda channel: channel.exchange_delete("events"))
+
+
+def test_dead_letters_go_only_where_one_may_write(secured: Secured) -> None:
+    live = secured.live
+    secured.do(lambda channel: channel.queue_declare("dead", durable=True))
+    allow(live, "other", Operation.CREATE, ResourceType.QUEUE, "source")
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+    def declare(channel: Any) -> None:
+        channel.queue_declare("source", durable=True, arguments=arguments)
+
+    assert "dead" in secured.refusal(declare)
+    allow(live, "other", Operation.WRITE, ResourceType.QUEUE, "dead")
+    secured.do(declare, "other")
