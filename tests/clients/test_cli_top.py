@@ -54,7 +54,7 @@ def test_sizes_and_rates_of_topics(tmp_path: Path) -> None:
         thread = threading.Thread(target=keep_busy)
         thread.start()
         try:
-            rows = [line.split("\t") for line in run("topic", "list").splitlines()]
+            rows = [line.split("\t") for line in run("topic", "list", "--sizes").splitlines()]
             assert rows[0] == ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "SIZE"]
             found = {row[0]: row for row in rows[1:]}
             assert found["idle"][1:4] == ["2", "2", "50"]

@@ -27,7 +27,7 @@ from kafkaesque.admin.series import Sampler
 from kafkaesque.admin.visitor import Visitor
 from kafkaesque.admin.visitors import Caller, Refused, Visitors
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
+from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener, names_of
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
@@ -210,12 +210,7 @@ class AdminGateway(Gateway):
         return self._pages.find(request)
 
     def _names(self) -> set[str]:
-        """Return the names that this broker's admin listeners have."""
-        listeners = self.doors.configuration.file.listeners
-        admin = [each for each in listeners if each.protocol == ADMIN]
-        return {
-            host.lower() for each in admin for host in (each.advertised.host, each.address.host)
-        }
+        return names_of(self.doors.configuration.file.listeners, ADMIN)
 
 
 def _is_api(request: Request) -> bool:

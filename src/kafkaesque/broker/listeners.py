@@ -126,6 +126,12 @@ def first_of(listeners: Iterable[Listener], protocol: str) -> Listener | None:
     return next((each for each in listeners if each.protocol == protocol), None)
 
 
+def names_of(listeners: Iterable[Listener], protocol: str) -> set[str]:
+    """Return the hosts that listeners of a protocol are known by, in small letters."""
+    mine = [each for each in listeners if each.protocol == protocol]
+    return {host.lower() for each in mine for host in (each.advertised.host, each.address.host)}
+
+
 def _check_log_in_by(listener: Listener) -> None:
     if listener.log_in_by is LogInBy.SASL:
         return

@@ -17,7 +17,7 @@ from typing import Final
 from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import Failure, FailureReason, Success
 from kafkaesque.access.principals import user_name
-from kafkaesque.broker.listeners import AccessMode, LogInBy
+from kafkaesque.broker.listeners import AccessMode, Listener, LogInBy
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.http_guard import BEGINNING_BYTES, is_http_request
 from kafkaesque.chassis.identity import Identity
@@ -69,6 +69,20 @@ class PortOptions:
     log_in_by: LogInBy = LogInBy.SASL
     #: Whether it is reached from this machine only, so that nobody can listen in.
     is_local: bool = False
+
+    @classmethod
+    def of(cls, listener: Listener, framing: Framing = Framing.STREAM) -> "PortOptions":
+        """Return what a listener says, with the bounds of most protocols."""
+        return cls(
+            protocol=listener.protocol,
+            listener=listener.name,
+            framing=framing,
+            tls=listener.tls,
+            access=listener.access,
+            mechanisms=listener.mechanisms,
+            log_in_by=listener.log_in_by,
+            is_local=listener.is_local,
+        )
 
     def __post_init__(self) -> None:
         if self.unsent_bytes_max < 2 * LOW_WATER_BYTES:

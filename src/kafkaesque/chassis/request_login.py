@@ -17,8 +17,31 @@ from kafkaesque.access.authentication import (
     Success,
 )
 from kafkaesque.access.principals import user_principal
+from kafkaesque.broker.listeners import AccessMode, LogInBy
+from kafkaesque.chassis.link import ClientConnection
 from kafkaesque.chassis.logins import TOO_MANY, Logins
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Clock
+
+#: Goes on with what the client may do; None: everything.
+OnKnown = Callable[[Rights | None], None]
+
+
+def take_unnamed(
+    caller: ClientConnection, on_known: OnKnown, on_log_in_wanted: Callable[[], None]
+) -> None:
+    """Go on with a request that does not say who asks, if its listener lets it."""
+    options = caller.shared.options
+    by_certificate = caller.login is not None and caller.login.is_certificate
+    if not caller.is_guarded or options.log_in_by is LogInBy.CERTIFICATE:
+        on_known(caller.rights)
+    elif options.log_in_by is LogInBy.EITHER and by_certificate:
+        on_known(caller.rights)
+    elif options.access is AccessMode.OPTIONAL:
+        caller.note_no_login()
+        on_known(None)
+    else:
+        on_log_in_wanted()
 
 
 class RequestLogins:

@@ -174,6 +174,14 @@ def test_an_unknown_tag_closes_the_channel(client: AmqpClient, method: m.Method)
     client.fails_channel(406, "unknown delivery tag")
 
 
+def test_many_are_acknowledged_up_to_a_tag_that_is_known(client: AmqpClient) -> None:
+    name = filled(client, 2)
+    for _ in range(2):
+        client.get(name)
+    client.send(1, m.BasicAck(delivery_tag=3, multiple=True))
+    client.fails_channel(406, "unknown delivery tag 3")
+
+
 def test_a_tag_is_acknowledged_once(client: AmqpClient) -> None:
     tag = client.get(filled(client, 1))[0].delivery_tag
     client.send(1, m.BasicAck(delivery_tag=tag))

@@ -8,6 +8,9 @@ from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.protocols.amqp import methods as m
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
+#: How long an acknowledgement is tried to be brought, and more.
+COMMIT_MS_MAX = 70_000
+
 
 def leader_of(ground: Ground, queue: str) -> int:
     """Return which broker leads a queue, counted from 1."""
@@ -87,3 +90,19 @@ def test_a_gateway_dies_and_its_messages_come_elsewhere() -> None:
     other.call(m.BasicConsume(queue=queue, consumer_tag="c"), m.BasicConsumeOk)
     deliver, _, body = other.delivery()
     assert (deliver.redelivered, body) == (True, b"job")
+
+
+def test_a_commit_whose_acknowledgement_reaches_nobody_is_not_said_to_be_done() -> None:
+    ground = Ground(seed=43, brokers=3)
+    client = ground.client(1)
+    client.open()
+    queue = client.queue()
+    client.publish(b"job", queue)
+    tag = client.get(queue)[0].delivery_tag
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.send(1, m.BasicAck(delivery_tag=tag))
+    for each in (2, 3):
+        ground.kill(each)
+    client.send(1, m.TxCommit())
+    ground.wait(COMMIT_MS_MAX)
+    client.fails(541, "the transaction is not committed as a whole")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.chassis.link import ClientConnection
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
 from kafkaesque.protocols.amqp.wire import Timestamp
@@ -174,6 +175,19 @@ def test_a_full_queue_drops_the_oldest_to_its_dead_letters(client: AmqpClient) -
 
 
 # -- transactions
+
+
+def test_a_message_that_is_looked_at_twice_is_charged_once(
+    client: AmqpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is said to have no queue, the broker finds out what there is."""
+    charged: list[float] = []
+    monkeypatch.setattr(
+        ClientConnection, "charge", lambda connection, quota, amount: charged.append(amount)
+    )
+    client.publish(b"x", "nowhere", mandatory=True)
+    assert client.message(m.BasicReturn)[2] == b"x"
+    assert charged == [1]
 
 
 def test_a_transaction_is_done_at_its_commit(ground: Ground, client: AmqpClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.gateway.amqp import sweeping
 from kafkaesque.protocols.amqp import methods as m
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
@@ -201,6 +202,18 @@ def test_a_queue_that_nobody_uses_expires(ground: Ground, client: AmqpClient) ->
     assert client.count(idle) == (0, 0)
     ground.wait(40_000)
     assert client.count(used) == (0, 1)
+    client.send(1, m.QueueDeclare(queue=idle, passive=True))
+    client.fails_channel(404)
+
+
+def test_no_queue_keeps_others_from_expiring(
+    ground: Ground, client: AmqpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep looks at so many, and the next one at those behind them."""
+    monkeypatch.setattr(sweeping, "ASKED_MAX", 1)
+    used, idle = client.queue(**{"x-expires": 20_000}), client.queue(**{"x-expires": 20_000})
+    client.call(m.BasicConsume(queue=used, consumer_tag="c"), m.BasicConsumeOk)
+    ground.wait(60_000)
     client.send(1, m.QueueDeclare(queue=idle, passive=True))
     client.fails_channel(404)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from kafkaesque.broker.doors import publish_lanes
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.doors.queues import NewMessage
-from kafkaesque.broker.requests.exchange_commands import DeclareExchange
+from kafkaesque.broker.requests.exchange_commands import BindDestination, DeclareExchange
 from kafkaesque.gateway.kafka.queues import Action
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import OverBound, RequestRefused, UnknownQueue
@@ -75,7 +76,7 @@ def _end(door: Any) -> int:
 def declare(cluster: LiveCluster, name: str, kind: str, node: int = 1, **more: Any) -> Any:
     door = cluster.nodes[node].broker.doors.exchanges
     wanted = DeclareExchange(vhost=VHOST, name=name, type=kind, **more)
-    return done(cluster, lambda answer: door.declare(wanted, TIMEOUT_MS, answer))
+    return done(cluster, lambda answer: door.submit(wanted, TIMEOUT_MS, answer))
 
 
 def bind(
@@ -87,8 +88,10 @@ def bind(
 ) -> Any:
     door = cluster.nodes[2].broker.doors.exchanges
     where = to if isinstance(to, Destination) else Destination(to)
-    binding = (source, where, key, arguments or {})
-    return done(cluster, lambda answer: door.bind(VHOST, binding, None, TIMEOUT_MS, answer))
+    wanted = BindDestination(
+        vhost=VHOST, source=source, destination=where, key=key, arguments=dict(arguments or {})
+    )
+    return done(cluster, lambda answer: door.submit(wanted, TIMEOUT_MS, answer))
 
 
 def publish(
@@ -202,10 +205,10 @@ def test_what_does_not_exist_is_refused_by_name(cluster: LiveCluster, name: str)
     (refusal,) = publish(cluster, "", ("k", b"v"), vhost="no-such")
     assert isinstance(refusal, NoSuchVhost)
     # Of another broker's controller, the refusal arrives with its type.
+    gone = BindDestination(vhost=VHOST, source=f"{name}-none", destination=Destination(name))
     for node in (1, 2, 3):
-        door = cluster.nodes[node].broker.doors.exchanges
-        gone: Any = (f"{name}-none", Destination(name), "", {})
-        answer = done(cluster, lambda told: door.bind(VHOST, gone, None, TIMEOUT_MS, told))  # noqa: B023
+        submit = cluster.nodes[node].broker.doors.exchanges.submit
+        answer = done(cluster, partial(submit, gone, TIMEOUT_MS))
         assert isinstance(answer, NoSuchExchange)
     assert not cluster.nodes[1].broker.doors.exchanges.exists(VHOST, f"{name}-none")
     assert cluster.nodes[1].broker.doors.exchanges.exists(VHOST, "amq.topic")

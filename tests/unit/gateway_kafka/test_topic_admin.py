@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.requests.commands import DeleteTopic
+from kafkaesque.model.errors import UnknownTopicOrPartition
 from kafkaesque.model.ids import ZERO_TOPIC_ID
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -178,6 +180,15 @@ def test_what_is_not_created(
         # One topic's mistake is no other topic's.
         assert accepted.error_code == 0
     assert sorted(live.broker.state.topics) == ["a_b", "other", "there"]
+
+
+def test_a_refusal_holds_no_frames(live: LiveCluster) -> None:
+    """Theirs hold the refusal: many of them would stay until the garbage is collected."""
+    told: list[Any] = []
+    live.broker.doors.cluster.submit(DeleteTopic(name="no-such-topic"), TIMEOUT_MS, told.append)
+    live.wait(lambda: bool(told), "the controller answers")
+    assert isinstance(told[0], UnknownTopicOrPartition)
+    assert told[0].__traceback__ is None
 
 
 def test_validating_creates_nothing(live: LiveCluster) -> None:

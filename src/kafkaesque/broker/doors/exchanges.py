@@ -7,22 +7,12 @@ from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
-from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import ControllerResult
-from kafkaesque.broker.requests.exchange_commands import (
-    BindDestination,
-    CreateVhost,
-    DeclareExchange,
-    DeleteExchange,
-    DeleteVhost,
-    ExchangeCommand,
-    UnbindDestination,
-)
+from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
-from kafkaesque.routing.exchanges.records import Arguments, Destination
 from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.exchanges.router import Router
 from kafkaesque.routing.exchanges.topology import Binding, Exchange, Topology, Vhost
@@ -49,14 +39,7 @@ class Exchanges:
     and `NoSuchExchange`. Rights to publish (Write on the exchange) are for gateways to check.
     """
 
-    __slots__ = (
-        "_clock",
-        "_cluster",
-        "_dice",
-        "_lanes",
-        "_router",
-        "_topology",
-    )
+    __slots__ = ("_clock", "_cluster", "_dice", "_lanes", "_router", "_topology")
 
     def __init__(
         self,
@@ -131,94 +114,14 @@ class Exchanges:
 
     # -- what the controller is asked
 
-    def create_vhost(
-        self, vhost: str, client: OnBehalfOf | None, timeout_ms: int, on_done: OnOutcome
-    ) -> None:
-        """Let a virtual host exist."""
-        self.submit(CreateVhost(vhost=vhost, on_behalf_of=client), timeout_ms, on_done)
-
-    def delete_vhost(
-        self, vhost: str, client: OnBehalfOf | None, timeout_ms: int, on_done: OnOutcome
-    ) -> None:
-        """Delete a virtual host with all that is in it; `NoSuchVhost` if there is none."""
-        self.submit(DeleteVhost(vhost=vhost, on_behalf_of=client), timeout_ms, on_done)
-
-    def declare(self, wanted: DeclareExchange, timeout_ms: int, on_done: OnOutcome) -> None:
-        """Let an exchange exist.
-
-        Refusals: `NoSuchVhost` (AMQP 404), `ExchangeReserved` (403), `UnknownExchangeKind` (503),
-        `InequivalentExchange` and `BadArgument` (406), `NotAuthorized` (403), `OverBound`.
-        """
-        self.submit(wanted, timeout_ms, on_done)
-
-    def delete(
-        self,
-        vhost: str,
-        name: str,
-        client: OnBehalfOf | None,
-        timeout_ms: int,
-        on_done: OnOutcome,
-        *,
-        if_unused: bool = False,
-    ) -> None:
-        """Delete an exchange; one that is absent is well.
-
-        Refusals: `NoSuchVhost` (404), `ExchangeReserved` and `NotAuthorized` (403),
-        `ExchangeInUse` (406).
-        """
-        command = DeleteExchange(vhost=vhost, name=name, if_unused=if_unused, on_behalf_of=client)
-        self.submit(command, timeout_ms, on_done)
-
-    def bind(
-        self,
-        vhost: str,
-        binding: tuple[str, Destination, str, Arguments],
-        client: OnBehalfOf | None,
-        timeout_ms: int,
-        on_done: OnOutcome,
-    ) -> None:
-        """Add a binding: source, destination, key, arguments; the same one again is well.
-
-        Refusals: `NoSuchVhost`, `NoSuchExchange`, `NoSuchQueue`, `NoSuchTopic` (404),
-        `ExchangeReserved` and `NotAuthorized` (403), `BadArgument` (406), `InvalidRequest` (the
-        queue is a cursor over a topic: 406), `OverBound`.
-        """
-        source, destination, key, arguments = binding
-        command = BindDestination(
-            vhost=vhost,
-            source=source,
-            destination=destination,
-            key=key,
-            arguments=dict(arguments),
-            on_behalf_of=client,
-        )
-        self.submit(command, timeout_ms, on_done)
-
-    def unbind(
-        self,
-        vhost: str,
-        binding: tuple[str, Destination, str, Arguments],
-        client: OnBehalfOf | None,
-        timeout_ms: int,
-        on_done: OnOutcome,
-    ) -> None:
-        """Remove a binding; one that is absent is well.
-
-        Refusals: `NoSuchVhost` (404), `ExchangeReserved` and `NotAuthorized` (403).
-        """
-        source, destination, key, arguments = binding
-        command = UnbindDestination(
-            vhost=vhost,
-            source=source,
-            destination=destination,
-            key=key,
-            arguments=dict(arguments),
-            on_behalf_of=client,
-        )
-        self.submit(command, timeout_ms, on_done)
-
     def submit(self, command: ExchangeCommand, timeout_ms: int, on_done: OnOutcome) -> None:
-        """Have the controller carry out a command, wherever it is; see `ControllerClient`."""
+        """Have the controller carry out a command, wherever it is; see `ControllerClient`.
+
+        Refusals, with AMQP's codes: `NoSuchVhost`, `NoSuchExchange`, `NoSuchQueue` and
+        `NoSuchTopic` (404), `ExchangeReserved` and `NotAuthorized` (403), `UnknownExchangeKind`
+        (503), `InequivalentExchange`, `BadArgument` and `ExchangeInUse` (406), `InvalidRequest`
+        (the queue is a cursor over a topic: 406), `OverBound`.
+        """
         self._cluster.submit(command, timeout_ms, on_done)
 
     # -- publishing

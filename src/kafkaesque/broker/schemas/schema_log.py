@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.controller.internal_topic import KnownMetadata, TopicMaker
 from kafkaesque.broker.metadata.internal_topics import sealing_of_internal_topics
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.topic_names import SCHEMAS_TOPIC
@@ -59,26 +59,6 @@ ATTEMPTS_MAX: Final = 50
 
 ResultT = TypeVar("ResultT")
 OnRead = Callable[[bool], None]
-
-
-class KnownMetadata(Protocol):
-    """Where it is seen whether the topic is there."""
-
-    @property
-    def state(self) -> ClusterState:
-        """The metadata as they are known here."""
-
-
-class Controller(Protocol):
-    """What is needed of `ControllerClient`."""
-
-    def submit(
-        self, command: CreateTopic, timeout_ms: int, on_done: Callable[[object], None]
-    ) -> None:
-        """Carry out a command."""
-
-    def expected_brokers(self, state: ClusterState) -> int:
-        """Return how many brokers there are to be."""
 
 
 class Log(Protocol):
@@ -140,6 +120,7 @@ class SchemaLog:
         "_read_next",
         "_read_now",
         "_topic_id",
+        "_trouble",
         "conflicts",
         "state",
     )
@@ -148,7 +129,7 @@ class SchemaLog:
         self,
         clock: Clock,
         metadata: KnownMetadata,
-        controller: Controller,
+        controller: TopicMaker,
         log: Log,
         options: LiveOptions,
     ) -> None:
@@ -164,6 +145,8 @@ class SchemaLog:
         #: Where the log ended when it was read last; -1: that is not known.
         self._end_offset = -1
         self._is_reading = False
+        #: Why the last round of reading failed; empty: it did not.
+        self._trouble = ""
         #: Who waits for the round of reading that goes on, and for one that begins after it.
         self._read_now: list[OnRead] = []
         self._read_next: list[OnRead] = []
@@ -219,7 +202,7 @@ class SchemaLog:
                 self._forget(topic_id)
                 self._clock.call_soon(self._read)
             else:
-                self._end_round(is_read=False)
+                self._end_round(str(outcome))
 
         self._log.fetch(SCHEMAS_PARTITION, self._position, READ_BYTES_MAX, READ_MS_MAX, on_fetched)
 
@@ -229,8 +212,8 @@ class SchemaLog:
         for header in headers:
             try:
                 records = decode_batch(view, MESSAGE_BYTES_MAX, at=header.at)
-            except RecordError:
-                self._end_round(is_read=False)
+            except RecordError as error:
+                self._end_round(f"what stands there is damaged: {error}")
                 return
             for record in records:
                 if record.offset >= self._position and record.key is not None:
@@ -243,15 +226,16 @@ class SchemaLog:
             return
         # Compaction may have removed what stood at the end.
         self._position = self._end_offset = result.last_stable_offset
-        self._end_round(is_read=True)
+        self._end_round()
 
-    def _end_round(self, *, is_read: bool) -> None:
+    def _end_round(self, trouble: str = "") -> None:
+        self._trouble = trouble
         waiting, self._read_now = self._read_now, []
         self._is_reading = False
         if self._read_next:
             self._begin_round()
         for each in waiting:
-            each(is_read)
+            each(not trouble)
 
     # -- changing
 
@@ -285,7 +269,7 @@ class SchemaLog:
     def _on_current(self, is_current: bool) -> None:
         change = self._changes[0]
         if not is_current:
-            self._finish(LeaderNotAvailable(f"{SCHEMAS_PARTITION} cannot be read"))
+            self._finish(LeaderNotAvailable(f"{SCHEMAS_PARTITION} cannot be read: {self._trouble}"))
             return
         try:
             result, entries = change.plan(self.state)

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from kafkaesque.access.audit import AuditChain, AuditEvent, AuditKind
 from kafkaesque.access.audit_trail import AuditTrail
 from kafkaesque.access.audit_verifier import chain_name, write_head
-from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.controller.internal_topic import KnownMetadata, TopicMaker
 from kafkaesque.broker.metadata.internal_topics import sealing_of_internal_topics
 from kafkaesque.broker.metadata.topic_names import AUDIT_TOPIC
 from kafkaesque.broker.options.encryption import NONE
@@ -42,26 +42,6 @@ CREATE_AGAIN_MS: Final = 500
 #: A broker that stops waits so long for its last entries to be written.
 CLOSE_MS_MAX: Final = 1_000
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
-
-
-class KnownMetadata(Protocol):
-    """Where it is seen whether the topic is there."""
-
-    @property
-    def state(self) -> ClusterState:
-        """The metadata as they are known here."""
-
-
-class Controller(Protocol):
-    """What is needed of `ControllerClient`."""
-
-    def submit(
-        self, command: CreateTopic, timeout_ms: int, on_done: Callable[[object], None]
-    ) -> None:
-        """Carry out a command."""
-
-    def expected_brokers(self, state: ClusterState) -> int:
-        """Return how many brokers there are to be."""
 
 
 class Produce(Protocol):
@@ -90,7 +70,7 @@ class AuditWriter:
         clock: Clock,
         trail: AuditTrail,
         metadata: KnownMetadata,
-        controller: Controller,
+        controller: TopicMaker,
         produce: Produce,
         fetch: Fetch,
         replication_factor: int,

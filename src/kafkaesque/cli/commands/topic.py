@@ -150,38 +150,42 @@ def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal", help="Also those whose names begin with __.")
     ] = False,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Also records and bytes.")] = False,
     rates: Annotated[
-        bool, typer.Option("--rates", help="Also records per second, over two seconds.")
+        bool, typer.Option("--rates", help="Also these, and records per second, over two seconds.")
     ] = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """List the topics; with records and bytes, where a broker has an admin port.
+    """List the topics. Their sizes are asked of an admin port.
 
     \b
     Example:
       kafkaesque topic list
-      kafkaesque topic list --rates
+      kafkaesque topic list --sizes
     """
+    from kafkaesque.cli.admin_pages import no_admin_port
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.topic_sizes import read_sizes, size_cells, size_columns, with_rates
 
     connection = Connection(bootstrap)
     found = connection.metadata(connection.admin()).topics
     names = sorted(name for name in found if internal or not name.startswith("__"))
-    sizes = {name: _size(found[name]) for name in names}
-    known = read_sizes(bootstrap)
+    known = read_sizes(bootstrap) if sizes or rates else None
     if rates:
         known = with_rates(bootstrap, known)
+    elif sizes and known is None:
+        raise no_admin_port()
+    shapes = {name: _size(found[name]) for name in names}
     rows: list[tuple[Cell, ...]] = [
-        (name, *size.values(), *size_cells(known, name)) for name, size in sizes.items()
+        (name, *shape.values(), *size_cells(known, name)) for name, shape in shapes.items()
     ]
     columns = ("TOPIC", "PARTITIONS", "REPLICAS", *size_columns(known))
     Screen(json=json).show(
         Table(columns=columns, rows=rows),
         [
-            {"topic": name, **size, **({} if known is None else known.document(name))}
-            for name, size in sizes.items()
+            {"topic": name, **shape, **({} if known is None else known.document(name))}
+            for name, shape in shapes.items()
         ],
     )
 

@@ -6,11 +6,16 @@ at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from kafkaesque.broker.metadata.queue_names import QueueName
-from kafkaesque.broker.requests.exchange_commands import DeclareExchange
+from kafkaesque.broker.requests.exchange_commands import (
+    BindDestination,
+    DeclareExchange,
+    DeleteExchange,
+    ExchangeCommand,
+    UnbindDestination,
+)
 from kafkaesque.gateway.amqp.consuming import check_owner
 from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX, TIMEOUT_MS
 from kafkaesque.gateway.amqp.errors import error_of, failed
@@ -20,11 +25,8 @@ from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.wire import Table
-from kafkaesque.routing.exchanges.records import Arguments, Destination
+from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
-
-#: Asks the controller; tells what came of it.
-_Ask = Callable[[Callable[[object], None]], None]
 
 
 class Exchanges:
@@ -48,24 +50,29 @@ class Exchanges:
             case m.ExchangeDelete():
                 self._delete(method)
             case m.ExchangeBind():
-                self._bind(method, m.ExchangeBindOk(), method.source, method.destination)
+                ends = method.source, Destination(method.destination, True)
+                command = self._bound(BindDestination, ends, method)
+                self._submit(method, command, None if method.nowait else m.ExchangeBindOk())
             case m.ExchangeUnbind():
-                self._unbind(method, m.ExchangeUnbindOk(), method.source, method.destination)
+                ends = method.source, Destination(method.destination, True)
+                command = self._bound(UnbindDestination, ends, method)
+                self._submit(method, command, None if method.nowait else m.ExchangeUnbindOk())
             case m.QueueBind():
-                queue = self._queue(method.queue, method)
-                self._bind(method, m.QueueBindOk(), method.exchange, queue, is_exchange=False)
+                ends = method.exchange, Destination(self._queue(method.queue, method))
+                command = self._bound(BindDestination, ends, method)
+                self._submit(method, command, None if method.nowait else m.QueueBindOk())
             case m.QueueUnbind():
-                queue = self._queue(method.queue, method)
-                self._unbind(method, m.QueueUnbindOk(), method.exchange, queue, is_exchange=False)
+                ends = method.exchange, Destination(self._queue(method.queue, method))
+                command = self._bound(UnbindDestination, ends, method)
+                self._submit(method, command, m.QueueUnbindOk())
 
     def _declare(self, method: m.ExchangeDeclare) -> None:
         channel = self._channel
-        vhost, doors = channel.connection.vhost, channel.connection.desk.doors
         if method.passive:
             self._look(method)
             return
         wanted = DeclareExchange(
-            vhost=vhost,
+            vhost=channel.connection.vhost,
             name=method.exchange,
             type=method.type,
             is_durable=method.durable,
@@ -73,10 +80,7 @@ class Exchanges:
             is_internal=method.internal,
             arguments=_plain(method.arguments, method),
         )
-        rights = channel.connection.rights
-        signed = wanted if rights is None else rights.sign(wanted)
-        ok = None if method.nowait else m.ExchangeDeclareOk()
-        self._ask(method, ok, lambda then: doors.exchanges.declare(signed, TIMEOUT_MS, then))
+        self._submit(method, wanted, None if method.nowait else m.ExchangeDeclareOk())
 
     def _look(self, method: m.ExchangeDeclare) -> None:
         """See whether an exchange is there; one that is not heard of may be new."""
@@ -98,18 +102,13 @@ class Exchanges:
 
     def _delete(self, method: m.ExchangeDelete) -> None:
         channel = self._channel
-        doors, rights = channel.connection.desk.doors, channel.connection.rights
-        delete = partial(
-            doors.exchanges.delete,
-            channel.connection.vhost,
-            method.exchange,
-            None if rights is None else rights.client,
-            TIMEOUT_MS,
-            if_unused=method.if_unused,
+        command = DeleteExchange(
+            vhost=channel.connection.vhost, name=method.exchange, if_unused=method.if_unused
         )
         ok = None if method.nowait else m.ExchangeDeleteOk()
         # What was published before is routed before.
-        self._ask(method, ok, lambda then: channel.when_published(lambda: delete(then)))
+        channel.begin()
+        channel.when_published(lambda: self._submit(method, command, ok))
 
     def _queue(self, name: str, method: m.Method) -> str:
         """Return the name of a queue that this connection may bind.
@@ -124,71 +123,43 @@ class Exchanges:
             check_owner(channel, found, method)
         return name
 
-    def _binding(
-        self, method: m.Method, source: str, destination: str, *, is_exchange: bool
-    ) -> tuple[str, Destination, str, Arguments]:
-        key, arguments = "", {}
-        match method:
-            case m.QueueBind() | m.QueueUnbind() | m.ExchangeBind() | m.ExchangeUnbind():
-                key, arguments = method.routing_key, _plain(method.arguments, method)
-        if DEFAULT_EXCHANGE in (source, destination):
+    def _bound(
+        self,
+        kind: type[BindDestination | UnbindDestination],
+        ends: tuple[str, Destination],
+        method: m.QueueBind | m.QueueUnbind | m.ExchangeBind | m.ExchangeUnbind,
+    ) -> BindDestination | UnbindDestination:
+        source, destination = ends
+        if DEFAULT_EXCHANGE in (source, destination.name):
             what = "operation not permitted on the default exchange"
             raise failed(ReplyCode.ACCESS_REFUSED, what, method)
-        return source, Destination(destination, is_exchange), key, arguments
-
-    def _bind(
-        self,
-        method: m.QueueBind | m.ExchangeBind,
-        ok: m.Method,
-        source: str,
-        destination: str,
-        *,
-        is_exchange: bool = True,
-    ) -> None:
-        connection = self._channel.connection
-        binding = self._binding(method, source, destination, is_exchange=is_exchange)
-        client = None if connection.rights is None else connection.rights.client
-        bind = partial(
-            connection.desk.doors.exchanges.bind, connection.vhost, binding, client, TIMEOUT_MS
+        return kind(
+            vhost=self._channel.connection.vhost,
+            source=source,
+            destination=destination,
+            key=method.routing_key,
+            arguments=_plain(method.arguments, method),
         )
-        self._ask(method, None if method.nowait else ok, bind)
 
-    def _unbind(
-        self,
-        method: m.QueueUnbind | m.ExchangeUnbind,
-        ok: m.Method,
-        source: str,
-        destination: str,
-        *,
-        is_exchange: bool = True,
-    ) -> None:
-        connection = self._channel.connection
-        binding = self._binding(method, source, destination, is_exchange=is_exchange)
-        client = None if connection.rights is None else connection.rights.client
-        unbind = partial(
-            connection.desk.doors.exchanges.unbind, connection.vhost, binding, client, TIMEOUT_MS
-        )
-        is_quiet = isinstance(method, m.ExchangeUnbind) and method.nowait
-        self._ask(method, None if is_quiet else ok, unbind)
-
-    def _ask(self, method: m.Method, ok: m.Method | None, ask: _Ask) -> None:
+    def _submit(self, method: m.Method, command: ExchangeCommand, ok: m.Method | None) -> None:
         """Have the controller do something, and answer when this broker has heard of it."""
         channel = self._channel
+        doors, rights = channel.connection.desk.doors, channel.connection.rights
 
         def on_done(outcome: object) -> None:
             if isinstance(outcome, RequestRefused):
                 error = error_of(outcome, method)
                 channel.go_on_with(partial(_raise, error))
             else:
-                cluster = channel.connection.desk.doors.cluster
-                cluster.when_current(CURRENT_MS_MAX, lambda _: channel.go_on_with(answer))
+                doors.cluster.when_current(CURRENT_MS_MAX, lambda _: channel.go_on_with(answer))
 
         def answer() -> None:
             if ok is not None:
                 channel.send(ok)
 
         channel.begin()
-        ask(on_done)
+        signed = command if rights is None else rights.sign(command)
+        doors.exchanges.submit(signed, TIMEOUT_MS, on_done)
 
 
 def _raise(error: AmqpError) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import AMQP, Listener
+from kafkaesque.broker.listeners import Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
-from kafkaesque.env.network import Address, Framing
+from kafkaesque.env.network import Address
 from kafkaesque.gateway.amqp.authorization import check_rows
 from kafkaesque.gateway.amqp.connection import AmqpConnection
 from kafkaesque.gateway.amqp.desk import Desk
@@ -35,17 +36,10 @@ class AmqpGateway(Gateway):
         Raises:
             OSError: the address cannot be bound.
         """
-        options = PortOptions(
-            protocol=AMQP,
-            listener=listener.name,
-            tls=listener.tls,
-            framing=Framing.STREAM,
+        options = replace(
+            PortOptions.of(listener),
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,
-            access=listener.access,
-            mechanisms=listener.mechanisms,
-            log_in_by=listener.log_in_by,
-            is_local=listener.is_local,
         )
         if not self.ports:
             self._desk.sweeping.begin()

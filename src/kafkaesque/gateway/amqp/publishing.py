@@ -76,7 +76,6 @@ class Publishing:
         """
         channel = self.channel
         connection = channel.connection
-        connection.charge(PRODUCER_BYTE_RATE, len(event.body))
         outgoing = read_outgoing(event, connection.user, connection.shared.clock.wall_ms())
         outgoing = self._replies.name_reply(outgoing)
         check_publish(channel, event.exchange, outgoing.keys)
@@ -89,10 +88,11 @@ class Publishing:
                 self.find_out(lambda: self.publish(event, on_done))
                 return
             raise
+        if route.is_unroutable and channel.carried > self.known_until:
+            self.find_out(lambda: self.publish(event, on_done))
+            return
+        connection.charge(PRODUCER_BYTE_RATE, len(event.body))
         if route.is_unroutable:
-            if channel.carried > self.known_until:
-                self.find_out(lambda: self.publish(event, on_done))
-                return
             if event.mandatory:
                 self._return(event)
             self._note(self._number(), on_done, is_in=True)

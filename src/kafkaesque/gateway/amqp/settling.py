@@ -7,12 +7,13 @@ until there is an answer; a message whose settlement never arrives comes again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final, NamedTuple, Protocol
 
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import ReplyCode
@@ -132,22 +133,12 @@ class Settling:
         self._tags(tag, multiple, method)
 
     def _tags(self, tag: int, multiple: bool, method: type[m.Method]) -> list[int]:
-        may_be_none = False
-        if not multiple:
-            found = [tag] if tag in self.unacked else []
-        elif tag == 0:
-            found = list(self.unacked)
-            may_be_none = True
-        else:
-            found = []
-            for each in self.unacked:
-                if each > tag:
-                    break
-                found.append(each)
-        if not found and not may_be_none:
+        if tag == 0 and multiple:
+            return list(self.unacked)
+        if tag not in self.unacked:
             what = f"unknown delivery tag {tag}"
             raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
-        return found
+        return list(takewhile(lambda each: each <= tag, self.unacked)) if multiple else [tag]
 
     def _end(self, tag: int, multiple: bool, kind: _Kind, method: type[m.Method]) -> None:
         for each in self._tags(tag, multiple, method):
@@ -167,18 +158,25 @@ class Settling:
         queue = self._channel.connection.desk.doors.cluster.state.queues_by_log.get(log_id)
         return queue is not None and any(queue.options.get(name) for name in _DEAD_LETTERS)
 
-    def flush(self, then: Callable[[], None] | None = None) -> None:
-        """Send what was said; `then` comes when all of it is answered."""
-        gathered, self._gathered = self._gathered, {}
-        left = len(gathered)
-        if not gathered and then is not None:
-            then()
+    def flush(self, then: Callable[[bool], None] = lambda is_done: None) -> None:
+        """Send what was said; `then` is told when all is answered, and whether all of it is done.
 
-        def on_one() -> None:
-            nonlocal left
+        Of a queue that is gone there is nothing to do.
+        """
+        gathered, self._gathered = self._gathered, {}
+        left, is_done = len(gathered), True
+        if not gathered:
+            then(True)
+
+        def on_one(outcome: q.ClaimsResult | RequestRefused) -> None:
+            nonlocal left, is_done
             left -= 1
-            if left == 0 and then is not None:
-                then()
+            if isinstance(outcome, q.ClaimsResult):
+                is_done = is_done and not outcome.stale
+            else:
+                is_done = is_done and isinstance(outcome, UnknownQueue)
+            if left == 0:
+                then(is_done)
 
         for (log_id, kind), deliveries in gathered.items():
             self._ask(_request(log_id, kind, claims_of(deliveries)), on_one)
@@ -188,11 +186,11 @@ class Settling:
         if claims:
             self._ask(q.ReleaseMessages(log_id=log_id, claims=claims, is_failed=is_failed))
 
-    def _ask(self, request: q.AnyQueueRequest, then: Callable[[], None] | None = None) -> None:
-        def on_done(_: q.ClaimsResult | RequestRefused) -> None:
-            if then is not None:
-                then()
-
+    def _ask(
+        self,
+        request: q.AnyQueueRequest,
+        on_done: Callable[[q.ClaimsResult | RequestRefused], None] = lambda outcome: None,
+    ) -> None:
         ask = self._channel.connection.desk.doors.queues.ask
         ask(request, q.ClaimsResult, TIMEOUT_MS, on_done)
 

@@ -42,12 +42,14 @@ class _Use(NamedTuple):
 class Sweeping:
     """See the module."""
 
-    __slots__ = ("_delete", "_doors", "_is_over", "_uses")
+    __slots__ = ("_begin", "_delete", "_doors", "_is_over", "_uses")
 
     def __init__(self, doors: Doors, delete: Callable[[QueueState], None]) -> None:
         self._doors = doors
         self._delete = delete
         self._uses: Final[dict[TopicId, _Use]] = {}
+        #: Queues that were looked at so far.
+        self._begin = 0
         self._is_over = False
 
     def begin(self) -> None:
@@ -75,9 +77,13 @@ class Sweeping:
             del self._uses[log_id]
         is_first = self._is_first()
         left = ASKED_MAX
-        for queue in list(queues.values()):
-            if not queue.options.get(DECLARATION) or not left:
-                continue
+        declared = [each for each in queues.values() if each.options.get(DECLARATION)]
+        # Where the last sweep had enough, this one begins.
+        begin = self._begin % max(1, len(declared))
+        for queue in (*declared[begin:], *declared[:begin]):
+            if not left:
+                break
+            self._begin += 1
             if is_first and self._has_lost_its_owner(queue):
                 self._delete(queue)
                 left -= 1

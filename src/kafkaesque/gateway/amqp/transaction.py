@@ -8,6 +8,7 @@ knows. A queue alone is a unit: its messages of one commit go in batches of up t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kafkaesque.gateway.amqp.errors import failed
@@ -15,7 +16,7 @@ from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.publishing import Publishing
 from kafkaesque.gateway.amqp.settling import Settling
 from kafkaesque.protocols.amqp import methods as m
-from kafkaesque.protocols.amqp.errors import ReplyCode
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import Acknowledged, Published
 
 #: What one transaction has at most: messages and acknowledgements, and bytes.
@@ -113,16 +114,20 @@ class Transaction:
 
         def end() -> None:
             if is_refused:
-                what = "the transaction is not committed as a whole: some messages may be"
-                raise failed(ReplyCode.INTERNAL_ERROR, what, method)
+                raise half_done()
             for each in acks:
                 self._settling.take(each)
             channel.begin()
-            self._settling.flush(answer)
+            self._settling.flush(lambda is_done: channel.go_on_with(partial(answer, is_done)))
 
-        def answer() -> None:
+        def answer(is_settled: bool) -> None:
+            if not is_settled:
+                raise half_done()
             channel.send(m.TxCommitOk())
-            channel.done()
+
+        def half_done() -> AmqpError:
+            what = "the transaction is not committed as a whole: some of it may be"
+            return failed(ReplyCode.INTERNAL_ERROR, what, method)
 
         # Where messages go has to be known before the first one does.
         self._publishing.find_out(publish)

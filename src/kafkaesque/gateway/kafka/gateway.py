@@ -1,10 +1,11 @@
 """The Kafka port: accepts clients and brings each request to its handler."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import KAFKA, Listener
+from kafkaesque.broker.listeners import Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
@@ -40,19 +41,12 @@ class KafkaGateway(Gateway):
             OSError: the address cannot be bound.
         """
         option = self.context.doors.configuration.get
-        options = PortOptions(
-            protocol=KAFKA,
-            listener=listener.name,
-            tls=listener.tls,
-            framing=Framing.LENGTH_PREFIXED,
+        options = replace(
+            PortOptions.of(listener, Framing.LENGTH_PREFIXED),
             frame_bytes_max=int(option("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,
             idle_ms_max=lambda: int(option("connections.max.idle.ms")),
-            access=listener.access,
-            mechanisms=listener.mechanisms,
-            log_in_by=listener.log_in_by,
-            is_local=listener.is_local,
         )
         make = partial(KafkaConnection, self.context, self.handle)
         return self.listen(listener.address, options, make)

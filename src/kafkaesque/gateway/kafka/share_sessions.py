@@ -126,11 +126,6 @@ class SharePartition:
         else:
             self._on_records()
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether a question is open."""
-        return self._is_asking
-
     def hand_out(self, count_max: int) -> list[q.QueueMessage]:
         """Return records that the member has from now on."""
         given, self.ready = self.ready[:count_max], self.ready[count_max:]

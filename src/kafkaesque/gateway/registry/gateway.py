@@ -1,19 +1,20 @@
 """The registry's port: finds out who asks for what, and has it answered."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import REGISTRY, AccessMode, Listener
+from kafkaesque.broker.listeners import REGISTRY, AccessMode, Listener, names_of
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.chassis.request_login import RequestLogins
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.env.network import Address, Framing
+from kafkaesque.env.network import Address
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.registry.calls import Call, PlainText
 from kafkaesque.gateway.registry.changing import Changing
@@ -55,23 +56,11 @@ class RegistryGateway(Gateway):
         Raises:
             OSError: the address cannot be bound.
         """
-        options = PortOptions(
-            protocol=REGISTRY,
-            listener=listener.name,
-            tls=listener.tls,
-            framing=Framing.STREAM,
-            connections_max=CONNECTIONS_MAX,
-            access=listener.access,
-            log_in_by=listener.log_in_by,
-            is_local=listener.is_local,
-        )
+        options = replace(PortOptions.of(listener), connections_max=CONNECTIONS_MAX)
         return self.listen(listener.address, options, partial(RegistryConnection, self))
 
     def _names(self) -> set[str]:
-        """Return the names that this broker's listeners for schemas have."""
-        listeners = self._configuration.file.listeners
-        mine = [each for each in listeners if each.protocol == REGISTRY]
-        return {host.lower() for each in mine for host in (each.advertised.host, each.address.host)}
+        return names_of(self._configuration.file.listeners, REGISTRY)
 
     def body_bytes_max(self, caller: RegistryConnection, head: HttpRequest) -> int:
         """See `Desk`; strangers may not send much."""

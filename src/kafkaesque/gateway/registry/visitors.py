@@ -7,10 +7,10 @@ from kafkaesque.access.authentication import Failure, Success
 from kafkaesque.access.principals import user_name
 from kafkaesque.access.secret import Secret
 from kafkaesque.broker.doors.access import Access
-from kafkaesque.broker.listeners import AccessMode, LogInBy
+from kafkaesque.broker.listeners import LogInBy
 from kafkaesque.chassis.http_basic import read_basic
 from kafkaesque.chassis.http_names import is_own_host
-from kafkaesque.chassis.request_login import RequestLogins
+from kafkaesque.chassis.request_login import OnKnown, RequestLogins, take_unnamed
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.registry.connection import HttpRequest, RegistryConnection
 from kafkaesque.gateway.registry.errors import HttpRefused
@@ -19,8 +19,6 @@ BASIC: Final = "basic"
 BEARER: Final = "bearer"
 _WANTED: Final = "Say who you are: a user's name and password (basic), or a token (bearer)."
 
-#: Goes on with what the client may do; None: everything.
-OnKnown = Callable[[Rights | None], None]
 OnRefused = Callable[[HttpRefused], None]
 
 
@@ -111,21 +109,11 @@ class Visitors:
         on_known: OnKnown,
         on_refused: OnRefused,
     ) -> None:
-        options = caller.shared.options
         said = why_a_page(request, self._names())
-        if said is not None:
-            on_refused(HttpRefused(403, said))
-            return
-        by_certificate = caller.login is not None and caller.login.is_certificate
-        if not caller.is_guarded or options.log_in_by is LogInBy.CERTIFICATE:
-            on_known(caller.rights)
-        elif options.log_in_by is LogInBy.EITHER and by_certificate:
-            on_known(caller.rights)
-        elif options.access is AccessMode.OPTIONAL:
-            caller.note_no_login()
-            on_known(None)
+        if said is None:
+            take_unnamed(caller, on_known, lambda: on_refused(HttpRefused(401, _WANTED)))
         else:
-            on_refused(HttpRefused(401, _WANTED))
+            on_refused(HttpRefused(403, said))
 
 
 def why_a_page(request: HttpRequest, names: Collection[str]) -> str | None:

@@ -1,19 +1,20 @@
 """The port for Amazon SQS: finds out who asks for what, and has it done."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from kafkaesque.access.principals import user_name
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import SQS, Listener
+from kafkaesque.broker.listeners import SQS, Listener, names_of
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.chassis.request_login import RequestLogins
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.env.network import Address, Framing
+from kafkaesque.env.network import Address
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.sqs.authorization import check_rights, check_rows
 from kafkaesque.gateway.sqs.call import Call, error_of
@@ -70,16 +71,7 @@ class SqsGateway(Gateway):
         Raises:
             OSError: the address cannot be bound.
         """
-        options = PortOptions(
-            protocol=SQS,
-            listener=listener.name,
-            tls=listener.tls,
-            framing=Framing.STREAM,
-            connections_max=CONNECTIONS_MAX,
-            access=listener.access,
-            log_in_by=listener.log_in_by,
-            is_local=listener.is_local,
-        )
+        options = replace(PortOptions.of(listener), connections_max=CONNECTIONS_MAX)
         return self.listen(listener.address, options, partial(SqsConnection, self))
 
     def new_request_id(self) -> str:
@@ -102,10 +94,7 @@ class SqsGateway(Gateway):
         )
 
     def _names(self) -> set[str]:
-        """Return the names that this broker's listeners for SQS have."""
-        listeners = self._configuration.file.listeners
-        mine = [each for each in listeners if each.protocol == SQS]
-        return {host.lower() for each in mine for host in (each.advertised.host, each.address.host)}
+        return names_of(self._configuration.file.listeners, SQS)
 
     def _do(
         self,

@@ -8,7 +8,7 @@ from kafkaesque.access.errors import KeyUnknown, SealBroken
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.listeners import AccessMode, LogInBy
 from kafkaesque.chassis.logins import TOO_MANY
-from kafkaesque.chassis.request_login import RequestLogins
+from kafkaesque.chassis.request_login import OnKnown, RequestLogins, take_unnamed
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Clock
 from kafkaesque.gateway.sqs.connection import SqsConnection
@@ -22,8 +22,6 @@ from kafkaesque.protocols.sqs.signatures import (
     read_signature,
 )
 
-#: Goes on with what the client may do; None: everything.
-OnKnown = Callable[[Rights | None], None]
 OnRefused = Callable[[SqsError], None]
 
 _NO_SIGNATURE: Final = SqsError("MissingAuthenticationToken", "The request is not signed.")
@@ -89,7 +87,7 @@ class Signing:
             on_refused(error)
             return
         if signature is None:
-            self._take_unsigned(caller, on_known, on_refused)
+            take_unnamed(caller, on_known, lambda: on_refused(_NO_SIGNATURE))
             return
         if not self._logins.may_try(host, ""):
             self._access.note_refused_log_in("", caller.origin, ALGORITHM, TOO_MANY)
@@ -112,21 +110,6 @@ class Signing:
             on_known(Rights(self._access, outcome.principal, caller.origin))
         else:
             on_refused(_FULL)
-
-    def _take_unsigned(
-        self, caller: SqsConnection, on_known: OnKnown, on_refused: OnRefused
-    ) -> None:
-        options = caller.shared.options
-        by_certificate = caller.login is not None and caller.login.is_certificate
-        if not caller.is_guarded or options.log_in_by is LogInBy.CERTIFICATE:
-            on_known(caller.rights)
-        elif options.log_in_by is LogInBy.EITHER and by_certificate:
-            on_known(caller.rights)
-        elif options.access is AccessMode.OPTIONAL:
-            caller.note_no_login()
-            on_known(None)
-        else:
-            on_refused(_NO_SIGNATURE)
 
     def _is_let_in(self, caller: SqsConnection, success: Success) -> bool:
         """Have a connection be its user's; the audit log is told of the first request alone."""
