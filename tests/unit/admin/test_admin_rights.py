@@ -312,6 +312,8 @@ def test_a_dry_run_tells_nothing_of_queues_that_may_not_be_seen(
             ask("POST", "/queues/mails/redrive", {"to": name}),
         ):
             assert told.status == 403, told
+    through = {"options": {"dead.letter.exchange": "amq.topic"}}
+    assert ask("PATCH", "/queues/mails/options", through).status == 403
     allow(cluster.live, READER, _O.WRITE, _T.QUEUE, "secrets")
     assert ask("POST", "/queues/mails/redrive", {"to": "secrets"}).status == 200
 

@@ -44,7 +44,19 @@ class Secured:
         password: str = PASSWORD,
         mode: AccessMode = AccessMode.REQUIRED,
     ) -> ResultT:
-        """Do something with a channel of a user, in a thread: the broker runs in this one."""
+        """Do something with a channel of a user."""
+        end = self.begin(act, user, password, mode)
+        self.live.wait(end.done, "the client is done")
+        return end.result()
+
+    def begin(
+        self,
+        act: Callable[[Any], ResultT],
+        user: str,
+        password: str = PASSWORD,
+        mode: AccessMode = AccessMode.REQUIRED,
+    ) -> Future[ResultT]:
+        """Begin to do something, in a thread: the broker runs in this one."""
         end: Future[ResultT] = Future()
 
         def run() -> None:
@@ -64,8 +76,7 @@ class Secured:
                     end.set_exception(error)
 
         Thread(target=run, daemon=True).start()
-        self.live.wait(end.done, "the client is done")
-        return end.result()
+        return end
 
     def refusal(self, act: Callable[[Any], object], user: str = "other") -> str:
         with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
@@ -160,3 +171,26 @@ def test_dead_letters_go_only_where_one_may_write(secured: Secured) -> None:
     assert "dead" in secured.refusal(declare)
     allow(live, "other", Operation.WRITE, ResourceType.QUEUE, "dead")
     secured.do(declare, "other")
+
+
+def test_a_consumer_whose_rule_is_gone_gets_nothing_more(secured: Secured) -> None:
+    secured.do(lambda channel: channel.queue_declare("read-by-other"))
+    secured.do(lambda channel: channel.basic_publish("", "read-by-other", b"before"))
+    allow(secured.live, "other", Operation.READ, ResourceType.QUEUE, "read-by-other")
+    got: list[bytes] = []
+
+    def consume(channel: Any) -> None:
+        for _, _, body in channel.consume("read-by-other", auto_ack=True):
+            got.append(body)
+
+    end = secured.begin(consume, "other")
+    secured.live.wait(lambda: bool(got), "the consumer has its first message")
+    forget_rules(secured.live, "other")
+    secured.do(lambda channel: channel.basic_publish("", "read-by-other", b"after"))
+    secured.live.wait(end.done, "the consumer is told")
+    refused = end.exception()
+    assert isinstance(refused, pika.exceptions.ChannelClosedByBroker)
+    assert refused.reply_code == 403
+    assert got == [b"before"]
+    kept = secured.do(lambda channel: channel.basic_get("read-by-other", auto_ack=True))
+    assert kept[2] == b"after"

@@ -10,11 +10,11 @@ from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, OptionChanges
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.queue_values import NewQueue, QueueDryRun, Redrive
 from kafkaesque.admin.api.queues import QueuePages
+from kafkaesque.broker.metadata.change_rights import ways_of
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, queue_resource
 from kafkaesque.broker.metadata.queue_planner import plan_queue, plan_queue_change
 from kafkaesque.broker.metadata.records import PartitionPlacement
-from kafkaesque.broker.options.queues import SOURCE_TOPIC
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
@@ -34,7 +34,6 @@ from kafkaesque.model.errors import (
     InvalidRequest,
     QueueNotAuthorized,
     RequestRefused,
-    TopicNotAuthorized,
 )
 from kafkaesque.model.ids import TopicId
 
@@ -292,16 +291,9 @@ def _check_ways(call: AnyCall, vhost: str, options: Mapping[str, str | None]) ->
     Raises:
         NotAuthorized: no rule allows to read or write where messages are to come from or go.
     """
-    queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
-    source = options.get(SOURCE_TOPIC)
-    if queue:
-        resource = queue_resource(QueueName(vhost, queue))
-        if not call.may(Operation.WRITE, ResourceType.QUEUE, resource):
-            raise QueueNotAuthorized(f"no rule allows Write on queue {queue!r}")
-    if topic and not call.may(Operation.WRITE, ResourceType.TOPIC, topic):
-        raise TopicNotAuthorized(f"no rule allows Write on topic {topic!r}")
-    if source and not call.may(Operation.READ, ResourceType.TOPIC, source):
-        raise TopicNotAuthorized(f"no rule allows Read on topic {source!r}")
+    for way in ways_of(vhost, options):
+        if not call.may(way.operation, way.kind, way.name):
+            raise way.refusal
 
 
 def _words(command: str, name: QueueName) -> list[str]:

@@ -5,8 +5,8 @@ it was taken away from somebody, and that broker has not heard of it. The contro
 that was decided before this command.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from kafkaesque.access.credentials import CredentialId, DelegationToken
 from kafkaesque.access.decisions import Judge
@@ -141,27 +141,40 @@ def _queue(operation: Operation) -> _Rule:
     return rule
 
 
-def _ways(case: _Case) -> NotAuthorized | None:
-    """Whoever says where dead letters go writes there, and who says what is read reads it."""
-    command = case.command
-    options = getattr(command, "options", None) or getattr(command, "changes", None) or {}
+class Way(NamedTuple):
+    """What is needed where an option of a queue says where messages go, or come from."""
+
+    operation: Operation
+    kind: ResourceType
+    name: str
+    refusal: NotAuthorized
+
+
+def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
+    """Yield what options of a queue need: writing where dead letters go, reading what is read."""
     queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
     if queue:
-        name = queue_resource(QueueName(command.vhost, queue))
-        if not case.may(Operation.WRITE, ResourceType.QUEUE, name):
-            return QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+        name = queue_resource(QueueName(vhost, queue))
+        refusal = QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+        yield Way(Operation.WRITE, ResourceType.QUEUE, name, refusal)
     exchange = options.get("dead.letter.exchange")
     if exchange:
-        refusal = _exchange(
-            case, Operation.WRITE, "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
-        )
-        if refusal is not None:
-            return refusal
-    if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
-        return _topic_refusal()
+        word = "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
+        name = exchange_resource(vhost, word)
+        yield Way(Operation.WRITE, ResourceType.EXCHANGE, name, _exchange_refusal(name))
+    if topic:
+        yield Way(Operation.WRITE, ResourceType.TOPIC, topic, _topic_refusal())
     source = options.get("source.topic")
-    if source and not case.may(Operation.READ, ResourceType.TOPIC, source):
-        return _topic_refusal()
+    if source:
+        yield Way(Operation.READ, ResourceType.TOPIC, source, _topic_refusal())
+
+
+def _ways(case: _Case) -> NotAuthorized | None:
+    command = case.command
+    options = getattr(command, "options", None) or getattr(command, "changes", None) or {}
+    for way in ways_of(command.vhost, options):
+        if not case.may(way.operation, way.kind, way.name):
+            return way.refusal
     return None
 
 
@@ -179,6 +192,10 @@ def _exchange(case: _Case, operation: Operation, name: str) -> NotAuthorized | N
     resource = exchange_resource(case.command.vhost, name)
     if case.may(operation, ResourceType.EXCHANGE, resource):
         return None
+    return _exchange_refusal(resource)
+
+
+def _exchange_refusal(resource: str) -> NotAuthorized:
     return ExchangeNotAuthorized(f"no rule allows this with exchange {resource!r}")
 
 

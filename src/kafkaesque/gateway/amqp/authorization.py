@@ -135,6 +135,18 @@ def check_rights(channel: ChannelPort, method: Method) -> None:
         _check(channel, rights, need, type(method))
 
 
+def check_delivery(channel: ChannelPort, queue: str) -> None:
+    """Check that a client may still have what it consumes; without rights it may.
+
+    Raises:
+        AmqpError: no rule allows it any more.
+    """
+    rights = channel.connection.rights
+    # A name for answers needs no rule.
+    if rights is not None and not queue.startswith(REPLY_PREFIX):
+        _check(channel, rights, Need(_O.READ, _QUEUE, queue), m.BasicConsume)
+
+
 def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> None:
     """Check that a client may publish; without rights it may.
 

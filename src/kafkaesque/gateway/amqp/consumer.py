@@ -17,11 +17,13 @@ from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
+from kafkaesque.gateway.amqp.authorization import check_delivery
 from kafkaesque.gateway.amqp.incoming import Incoming, read_incoming
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.settling import Delivery, Settling
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.queues.requests import Claim
 
 #: Messages of one request, and their bytes; one alone may be larger.
@@ -229,6 +231,13 @@ class Consumer:
     def _deliver(self, messages: list[q.QueueMessage]) -> None:
         channel = self._channel
         connection = channel.connection
+        try:
+            check_delivery(channel, self.queue.queue.name)
+        except AmqpError as error:
+            # It was allowed when the client began to consume.
+            self._settling.release(self.queue.topic_id, [each.claim for each in messages])
+            channel.fail(error)
+            return
         # A limit that is shared with others may be reached by now.
         count = 0 if self.is_over or channel.is_over else max(0, min(len(messages), self._credit))
         frames: list[bytes] = []

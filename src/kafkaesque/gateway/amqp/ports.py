@@ -145,6 +145,10 @@ class ChannelPort(ABC):
         return self.last_queue
 
     @abstractmethod
+    def fail(self, error: AmqpError) -> None:
+        """Tell the client its mistake: it ends the channel, or the connection."""
+
+    @abstractmethod
     def begin(self) -> None:
         """What is carried out has to wait for an answer."""
 
