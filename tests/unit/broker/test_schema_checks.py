@@ -1,11 +1,21 @@
 """Which schemas the records of a batch name."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from kafkaesque.broker.options.schemas import validated_subjects
-from kafkaesque.broker.partitions.schema_checks import read_names
+from kafkaesque.broker.partitions.schema_checks import (
+    ProduceChecks,
+    SchemaCheck,
+    UnknownSchema,
+    read_names,
+)
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.compression import Codec
+from kafkaesque.model.errors import LeaderNotAvailable, RequestRefused
 from kafkaesque.model.records import Record
 
 RECORDS = [
@@ -28,3 +38,35 @@ def test_a_batch_that_cannot_be_read_names_nothing() -> None:
     records = encode_batch(RECORDS)
     del records[-3:]
     assert read_names(records, validated_subjects("t", "value")) == {}
+
+
+class Known:
+    """A registry without schemas, whose log can be read or not."""
+
+    def __init__(self, *, is_read: bool) -> None:
+        self._is_read = is_read
+
+    def ids_of(self, subject: str) -> frozenset[int]:
+        return frozenset()
+
+    def catch_up(self, on_read: Callable[[bool], None]) -> None:
+        on_read(self._is_read)
+
+
+@pytest.mark.parametrize(
+    ("is_read", "refusal"), [(True, UnknownSchema), (False, LeaderNotAvailable)]
+)
+def test_an_id_is_called_unknown_only_if_the_registry_was_asked(
+    is_read: bool, refusal: type[RequestRefused]
+) -> None:
+    """What is refused as invalid is not sent again."""
+    nowhere: Any = None
+    checks = ProduceChecks(nowhere, nowhere)
+    checks.bind(Known(is_read=is_read))
+    owner: Any = SimpleNamespace(config=None)
+    check = SchemaCheck(owner, encode_batch(RECORDS), validated_subjects("t", "value"))
+    check.work()
+    told: list[bool] = []
+    checks.run(check, lambda: told.append(True))
+    assert told == [True]
+    assert type(check.refusal) is refusal

@@ -24,7 +24,7 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import read_batch_header
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import LeaderNotAvailable, RequestRefused
 from kafkaesque.model.record_errors import InvalidRecord, RecordError
 from kafkaesque.model.records import decode_columns
 
@@ -139,8 +139,13 @@ class ProduceChecks(BatchChecks):
             on_done()
             return
 
-        def on_read(_: bool) -> None:
-            check.refusal = self._unknown(check)
+        def on_read(is_read: bool) -> None:
+            unknown = self._unknown(check)
+            if unknown is not None and not is_read:
+                # They may be registered: whoever sends them is to try again.
+                check.refusal = LeaderNotAvailable("the log of schemas cannot be read")
+            else:
+                check.refusal = unknown
             on_done()
 
         self._known.catch_up(on_read)
