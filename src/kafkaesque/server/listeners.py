@@ -15,6 +15,7 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
@@ -35,6 +36,7 @@ PORTS: Final[Mapping[str, int]] = {
     ADMIN: 8080,
     SQS: 9324,
     AMQP: 5672,
+    NATS: 4222,
     REGISTRY: 8081,
 }
 PORT_MAX: Final = 65_535
@@ -104,8 +106,8 @@ LISTENER_OPTIONS: Final = OptionTable(
             doc="Port that clients are told to connect to; 0: port.",
         ),
         access_option(
-            "For the protocols text, admin and registry not without TLS, but on the loopback "
-            "address."
+            "For the protocols text, admin, amqp, nats and registry not without TLS, but on the "
+            "loopback address."
         ),
         Option(
             name="log.in.by",
@@ -147,7 +149,7 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(host, port),
             f"{protocol}.port",
             AccessMode(str(values["access"]))
-            if protocol in (KAFKA, SQS, AMQP, REGISTRY)
+            if protocol in (KAFKA, SQS, AMQP, NATS, REGISTRY)
             else AccessMode.OPEN,
         )
         for protocol, port in ports.items()

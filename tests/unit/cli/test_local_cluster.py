@@ -197,17 +197,17 @@ def test_ports_count_up_from_the_first_and_no_text_port_stays_none() -> None:
 def test_a_cluster_keeps_its_ports_unless_others_are_asked_for(prepared: LocalCluster) -> None:
     before = read_cluster_file(prepared.directory)
     ports = [broker.ports for broker in prepared.brokers]
-    assert choose_ports(before, None, (None, None, None, None, None, None, None)) == ports
-    assert choose_ports(before, None, (9092, None, None, None, None, None, None)) == ports_from(
-        9092, 7070, 9190, 8080, 9324, 5672, 3, 8181
-    )
-    assert choose_ports(None, None, (None, 0, None, 0, 0, 0, 0)) == ports_from(
+    assert choose_ports(before, None, (None, None, None, None, None, None, None, None)) == ports
+    assert choose_ports(
+        before, None, (9092, None, None, None, None, None, None, None)
+    ) == ports_from(9092, 7070, 9190, 8080, 9324, 5672, 3, 8181, 4222)
+    assert choose_ports(None, None, (None, 0, None, 0, 0, 0, 0, 0)) == ports_from(
         9092, 0, 9190, 0, 0, 0, 3
     )
-    grown = choose_ports(before, 5, (None, None, None, None, None, None, None))
+    grown = choose_ports(before, 5, (None, None, None, None, None, None, None, None))
     assert grown[:3] == ports
     assert [each.kafka for each in grown[3:]] == [ports[-1].kafka + 1, ports[-1].kafka + 2]
-    assert choose_ports(before, 2, (None, None, None, None, None, None, None)) == ports[:2]
+    assert choose_ports(before, 2, (None, None, None, None, None, None, None, None)) == ports[:2]
 
 
 def test_protocols_narrow_the_ports_and_widen_them_again() -> None:
