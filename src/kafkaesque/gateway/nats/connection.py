@@ -187,13 +187,13 @@ class NatsConnection(ClientConnection):
         """Tell the requester itself; nobody has published it, so it does not count for UNSUB."""
         if self.connection is None:
             return
-        variant = MessageVariant(event.reply, "", no_responders(event.subject), b"")
         try:
-            sids = self._subscriptions.matching(event.reply)
+            own = self._subscriptions.taker_of(event.reply)
         except BadName:
             return
-        for sid in sids:
-            self.write(variant.write(sid.encode("utf-8", "surrogateescape")))
+        if own is not None:
+            variant = MessageVariant(event.reply, "", no_responders(event.subject), b"")
+            self.write(variant.write(own.sid))
 
     def _subscribe(self, event: Subscribed) -> None:
         if not may_subscribe(self.rights, event.subject):

@@ -20,10 +20,12 @@ SUBSCRIPTIONS_MAX: Final = 20_000
 class OwnSubscription:
     """One of a connection's subscriptions."""
 
-    __slots__ = ("delivered", "messages_max", "number", "sid", "subject")
+    __slots__ = ("delivered", "group", "messages_max", "number", "sid", "subject")
 
-    def __init__(self, subject: str, sid: str) -> None:
+    def __init__(self, subject: str, group: str, sid: str) -> None:
         self.subject: Final = subject
+        #: The queue group; empty: none.
+        self.group: Final = group
         self.sid: Final = sid.encode("utf-8", "surrogateescape")
         #: Among all of the broker; 0: not yet.
         self.number = 0
@@ -78,7 +80,7 @@ class Subscriptions:
         name_filter = NATS.read_filter(subject)
         self._begun += 1
         ordinal = self._begun
-        own = OwnSubscription(subject, sid)
+        own = OwnSubscription(subject, group, sid)
         self._by_sid[sid] = own
         self._unconfirmed.add(ordinal)
 
@@ -110,14 +112,20 @@ class Subscriptions:
             self.remove(sid)
         self._pongs.clear()
 
-    def matching(self, subject: str) -> list[str]:
-        """Return the ids of those that want a subject, whose name is well formed."""
+    def taker_of(self, subject: str) -> OwnSubscription | None:
+        """Return the subscription that wants a subject: that to the subject itself, or another.
+
+        Queue groups are passed over, as nats-server does it.
+
+        Raises:
+            BadName: nobody can subscribe to it.
+        """
         name = NATS.read_name(subject)
-        return [
-            sid
-            for sid, own in self._by_sid.items()
-            if own.subject == subject or NATS.read_filter(own.subject).matches(name)
-        ]
+        mine = [own for own in self._by_sid.values() if not own.group]
+        literal = next((own for own in mine if own.subject == subject), None)
+        if literal is not None:
+            return literal
+        return next((own for own in mine if NATS.read_filter(own.subject).matches(name)), None)
 
     # -- PING
 
