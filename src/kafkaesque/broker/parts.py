@@ -31,6 +31,7 @@ from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.live import Live
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import Queues
@@ -42,6 +43,7 @@ from kafkaesque.broker.joining.identity import Identity
 from kafkaesque.broker.joining.registration import Registration
 from kafkaesque.broker.life import Life
 from kafkaesque.broker.listeners import AccessMode
+from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
@@ -55,9 +57,7 @@ from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.peers.papers import Papers
-from kafkaesque.broker.queues.calls import QueueCalls
-from kafkaesque.broker.queues.hosts import QueueHosts
-from kafkaesque.broker.queues.mover import Mover
+from kafkaesque.broker.queues.making import make_queues
 from kafkaesque.broker.replication.leader_reports import LeaderReports
 from kafkaesque.broker.replication.leader_waits import LeaderWaits
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -86,8 +86,6 @@ from kafkaesque.storage.log_store import LogStore
 
 if TYPE_CHECKING:
     from kafkaesque.broker.upkeep.audit_writer import AuditWriter
-
-SWEEP_MS = 250
 
 
 def _nothing() -> None:
@@ -131,6 +129,7 @@ class BrokerParts:
         self._make_partitions()
         self._make_tables()
         self._make_upkeep()
+        self.live_hub = LiveHub(clock=env.clock)
         self._make_ties()
         self._make_followers()
         self.doors = self._make_doors()
@@ -369,34 +368,22 @@ class BrokerParts:
         )
 
     def _make_queues(self) -> None:
-        clock = self.env.clock
-        self.queue_hosts = QueueHosts(
+        self.queue_hosts, self.queue_calls = make_queues(
             node=self.node,
-            clock=clock,
-            disk=self.env.disk,
+            env=self.env,
             metadata=self.metadata,
+            leaders=self.leaders,
             peers=self.peers,
+            caller=self.caller,
             partitions=self.partitions,
             forwarder=self.forwarder,
             checks=self.batch_checks,
             on_start_wanted=self.on_start_wanted,
         )
-        self.queue_calls = QueueCalls(
-            node=self.node,
-            clock=clock,
-            caller=self.caller,
-            metadata=self.metadata,
-            leaders=self.leaders,
-            hosts=self.queue_hosts,
-        )
-        mover = Mover(
-            clock=clock, metadata=self.metadata, calls=self.queue_calls, forwarder=self.forwarder
-        )
-        self.queue_hosts.on_move = mover.move
         self.queues = Queues(
             node=self.node,
             incarnation=self.incarnation,
-            clock=clock,
+            clock=self.env.clock,
             metadata=self.metadata,
             calls=self.queue_calls,
             hosts=self.queue_hosts,
@@ -561,7 +548,14 @@ class BrokerParts:
         )
 
     def _make_doors(self) -> Doors:
-        config, options = self.config, self.options
+        config, options, hub = self.config, self.options, self.live_hub
+        exchanges = Exchanges(
+            env=self.env,
+            cluster=self.cluster,
+            queues=self.queues,
+            publishing=self.publishing,
+            hub=hub,
+        )
         return Doors(
             clock=self.env.clock,
             dice=self.env.dice,
@@ -597,9 +591,8 @@ class BrokerParts:
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
             queues=self.queues,
-            exchanges=Exchanges(
-                env=self.env, cluster=self.cluster, queues=self.queues, publishing=self.publishing
-            ),
+            exchanges=exchanges,
+            live=Live(node=self.node, hub=hub, exchanges=exchanges),
             access=self._make_access(),
             keys=self.topic_keys,
             schemas=self.schemas,
