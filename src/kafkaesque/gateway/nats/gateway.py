@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import Listener
+from kafkaesque.broker.listeners import NATS, Listener
 from kafkaesque.chassis.chassis import Chassis
-from kafkaesque.chassis.gateway import Gateway
-from kafkaesque.chassis.link import PortOptions
-from kafkaesque.env.network import Address
+from kafkaesque.chassis.link import PortOptions, Shared
+from kafkaesque.chassis.stream_gateway import StreamGateway
+from kafkaesque.chassis.web_socket import Payload
 from kafkaesque.gateway.nats.connection import NatsConnection
 from kafkaesque.gateway.nats.desk import Desk
 
@@ -21,25 +20,29 @@ CONNECTIONS_MAX: Final = 20_000
 UNSENT_BYTES_MAX: Final = 1024 * 1024
 
 
-class NatsGateway(Gateway):
+class NatsGateway(StreamGateway):
     """One broker's ports for NATS."""
+
+    protocol: ClassVar[str] = NATS
+    payload: ClassVar[Payload] = Payload.BINARY
+    #: nats-server asks for none.
+    subprotocols: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, doors: Doors, chassis: Chassis) -> None:
         super().__init__(chassis)
         self._desk: Final = Desk(doors, chassis.report)
 
-    def start(self, listener: Listener) -> Address:
-        """Listen, at one more port if there is one; return the bound address.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
-        options = replace(
+    def options(self, listener: Listener) -> PortOptions:
+        """See `StreamGateway`; an HTTP request ends a connection by its first line."""
+        return replace(
             PortOptions.of(listener),
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,
         )
-        return self.listen(listener.address, options, partial(NatsConnection, self._desk))
+
+    def make_connection(self, shared: Shared) -> NatsConnection:
+        """See `StreamGateway`."""
+        return NatsConnection(self._desk, shared)
 
     def drain(self, on_drained: Callable[[], None]) -> None:
         """See `Gateway`; clients are told to go elsewhere."""
