@@ -6,6 +6,7 @@ Names are RabbitMQ's without their `x-`, or SQS's in the same spelling, where th
 from collections.abc import Mapping
 from typing import Final
 
+from kafkaesque.broker.options.nats import QUEUE_NATS_OPTIONS
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.options import (
     INT32_MAX,
@@ -271,6 +272,7 @@ QUEUE_OPTIONS: Final = OptionTable(
             default="",
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
         ),
+        *QUEUE_NATS_OPTIONS,
     ],
 )
 
