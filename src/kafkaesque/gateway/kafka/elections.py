@@ -87,7 +87,7 @@ class _Elections:
             TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions
         )
         return [
-            self._piece(where, partial(state.partition, where)) for where in dict.fromkeys(named)
+            self._piece(where, partial(state.placed, where)) for where in dict.fromkeys(named)
         ]
 
     def _by_group(self, known: PartitionState) -> PartitionState:
