@@ -14,6 +14,7 @@ from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import Queues
 from kafkaesque.broker.link_parts import LinkParts
+from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
@@ -146,6 +147,7 @@ class LogParts(LinkParts):
             coordinators=self.group_coordinators,
         )
         self._make_queues()
+        self.live_hub = LiveHub(clock=self.env.clock)
         #: All kinds of tables that live in partitions of a topic of their own.
         self.tables = (
             RegisteredTables(
