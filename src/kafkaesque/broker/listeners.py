@@ -16,12 +16,13 @@ ADMIN: Final = "admin"
 SQS: Final = "sqs"
 REGISTRY: Final = "registry"
 AMQP: Final = "amqp"
+MQTT: Final = "mqtt"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, REGISTRY)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, MQTT, REGISTRY)
 #: Those of them whose every log-in sends a password or a token.
-IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, REGISTRY)
+IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, MQTT, REGISTRY)
 
 
 class AccessMode(Enum):
@@ -185,7 +186,8 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
         if each.access is not AccessMode.OPEN:
             continue
         # Whoever has this machine has the broker's files as well.
-        if each.protocol in (TEXT, SQS, AMQP) or (each.protocol == ADMIN and not each.is_local):
+        is_reached = each.protocol == ADMIN and not each.is_local
+        if each.protocol in (TEXT, SQS, AMQP, MQTT) or is_reached:
             helps = (
                 f"{each.protocol}.port = 0, or access of its [[listener]]"
                 if each.protocol != ADMIN

@@ -22,7 +22,7 @@ _CHANCE: Final = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Where one broker listens; `text`, `admin`, `sqs`, `amqp` and `registry` 0 are nowhere."""
+    """Where one broker listens; those that are 0, nowhere."""
 
     kafka: int
     text: int
@@ -31,6 +31,7 @@ class BrokerPorts:
     sqs: int = 0
     amqp: int = 0
     registry: int = 0
+    mqtt: int = 0
 
     def named(self) -> list[tuple[str, int]]:
         """Return the ports that are used, with what they are for."""
@@ -38,12 +39,13 @@ class BrokerPorts:
         ports += [("text", self.text)] if self.text else []
         ports += [("sqs", self.sqs)] if self.sqs else []
         ports += [("amqp", self.amqp)] if self.amqp else []
+        ports += [("mqtt", self.mqtt)] if self.mqtt else []
         ports += [("registry", self.registry)] if self.registry else []
         return [*ports, ("admin", self.admin)] if self.admin else ports
 
 
 #: Every protocol that a local broker can speak; the command line itself needs Kafka's.
-PROTOCOLS: Final = ("kafka", "text", "admin", "sqs", "amqp", "registry")
+PROTOCOLS: Final = ("kafka", "text", "admin", "sqs", "amqp", "mqtt", "registry")
 
 
 def narrowed(
@@ -71,6 +73,7 @@ def narrowed(
             admin=(broker.admin or default.admin) if "admin" in wanted else 0,
             sqs=(broker.sqs or default.sqs) if "sqs" in wanted else 0,
             amqp=(broker.amqp or default.amqp) if "amqp" in wanted else 0,
+            mqtt=(broker.mqtt or default.mqtt) if "mqtt" in wanted else 0,
             registry=(broker.registry or default.registry) if "registry" in wanted else 0,
         )
         for broker, default in zip(brokers, defaults, strict=True)
@@ -86,6 +89,7 @@ def ports_from(
     amqp: int,
     count: int,
     registry: int = 0,
+    mqtt: int = 0,
 ) -> list[BrokerPorts]:
     """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
     return [
@@ -97,6 +101,7 @@ def ports_from(
             sqs=sqs + n if sqs else 0,
             amqp=amqp + n if amqp else 0,
             registry=registry + n if registry else 0,
+            mqtt=mqtt + n if mqtt else 0,
         )
         for n in range(count)
     ]
@@ -169,8 +174,8 @@ def unused_ports(count: int) -> list[int]:
 
 def free_ports(count: int) -> list[BrokerPorts]:
     """Return ports for some brokers that nobody used a moment ago."""
-    numbers = unused_ports(7 * count)
-    sevens = zip(*(numbers[first::7] for first in range(7)), strict=True)
+    numbers = unused_ports(8 * count)
+    eights = zip(*(numbers[first::8] for first in range(8)), strict=True)
     return [
         BrokerPorts(
             kafka=kafka,
@@ -180,8 +185,9 @@ def free_ports(count: int) -> list[BrokerPorts]:
             sqs=sqs,
             amqp=amqp,
             registry=registry,
+            mqtt=mqtt,
         )
-        for kafka, text, peer, admin, sqs, amqp, registry in sevens
+        for kafka, text, peer, admin, sqs, amqp, registry, mqtt in eights
     ]
 
 
@@ -203,7 +209,7 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
                 raise wrong_usage(
                     f"{port} would be both the {name} and the {seen[port]}",
                     "set --port, --text-port, --peer-port, --admin-port, --sqs-port, --amqp-port, "
-                    "--registry-port further apart",
+                    "--mqtt-port, --registry-port further apart",
                 )
             seen[port] = name
     for port, name in seen.items():

@@ -104,8 +104,8 @@ SERVER_OPTIONS = OptionTable(
             doc="Port for Kafka clients.",
         ),
         access_option(
-            "Of the listeners at kafka.port, sqs.port, amqp.port and registry.port; a [[listener]] "
-            "has an access of its own."
+            "Of the listeners at kafka.port, sqs.port, amqp.port, mqtt.port and registry.port; a "
+            "[[listener]] has an access of its own."
         ),
         Option(
             name="super.users",
@@ -156,6 +156,14 @@ SERVER_OPTIONS = OptionTable(
             minimum=0,
             maximum=PORT_MAX,
             doc="Port of AMQP 0-9-1, such as 5672; 0: none. See [AMQP](amqp.md).",
+        ),
+        Option(
+            name="mqtt.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of MQTT, such as 1883; 0: none. See [MQTT](mqtt.md).",
         ),
         Option(
             name="registry.port",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, AMQP, KAFKA, REGISTRY, SQS, TEXT
+from kafkaesque.broker.listeners import ADMIN, AMQP, KAFKA, MQTT, REGISTRY, SQS, TEXT
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 
@@ -44,6 +44,12 @@ def _make_amqp(doors: Doors, chassis: Chassis) -> Gateway:
     return AmqpGateway(doors, chassis)
 
 
+def _make_mqtt(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.mqtt.gateway import MqttGateway
+
+    return MqttGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -57,6 +63,7 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     SQS: _make_sqs,
     REGISTRY: _make_registry,
     AMQP: _make_amqp,
+    MQTT: _make_mqtt,
     ADMIN: _make_admin,
 }
 

@@ -15,6 +15,7 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    MQTT,
     REGISTRY,
     SQS,
     TEXT,
@@ -35,6 +36,7 @@ PORTS: Final[Mapping[str, int]] = {
     ADMIN: 8080,
     SQS: 9324,
     AMQP: 5672,
+    MQTT: 1883,
     REGISTRY: 8081,
 }
 PORT_MAX: Final = 65_535
@@ -147,7 +149,7 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(host, port),
             f"{protocol}.port",
             AccessMode(str(values["access"]))
-            if protocol in (KAFKA, SQS, AMQP, REGISTRY)
+            if protocol in (KAFKA, SQS, AMQP, MQTT, REGISTRY)
             else AccessMode.OPEN,
         )
         for protocol, port in ports.items()

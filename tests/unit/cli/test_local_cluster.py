@@ -191,23 +191,24 @@ def test_ports_count_up_from_the_first_and_no_text_port_stays_none() -> None:
     ]
     assert [each.sqs for each in ports_from(9092, 0, 9190, 0, 9324, 0, 2)] == [9324, 9325]
     assert [each.amqp for each in ports_from(9092, 0, 9190, 0, 0, 5672, 2)] == [5672, 5673]
+    assert [each.mqtt for each in ports_from(9092, 0, 9190, 0, 0, 0, 2, mqtt=1883)] == [1883, 1884]
     assert [each.admin for each in ports_from(9092, 7070, 9190, 0, 0, 0, 2)] == [0, 0]
 
 
 def test_a_cluster_keeps_its_ports_unless_others_are_asked_for(prepared: LocalCluster) -> None:
     before = read_cluster_file(prepared.directory)
     ports = [broker.ports for broker in prepared.brokers]
-    assert choose_ports(before, None, (None, None, None, None, None, None, None)) == ports
-    assert choose_ports(before, None, (9092, None, None, None, None, None, None)) == ports_from(
-        9092, 7070, 9190, 8080, 9324, 5672, 3, 8181
+    assert choose_ports(before, None, (None,) * 8) == ports
+    assert choose_ports(before, None, (9092, *(None,) * 7)) == ports_from(
+        9092, 7070, 9190, 8080, 9324, 5672, 3, 8181, 1883
     )
-    assert choose_ports(None, None, (None, 0, None, 0, 0, 0, 0)) == ports_from(
+    assert choose_ports(None, None, (None, 0, None, 0, 0, 0, 0, 0)) == ports_from(
         9092, 0, 9190, 0, 0, 0, 3
     )
-    grown = choose_ports(before, 5, (None, None, None, None, None, None, None))
+    grown = choose_ports(before, 5, (None,) * 8)
     assert grown[:3] == ports
     assert [each.kafka for each in grown[3:]] == [ports[-1].kafka + 1, ports[-1].kafka + 2]
-    assert choose_ports(before, 2, (None, None, None, None, None, None, None)) == ports[:2]
+    assert choose_ports(before, 2, (None,) * 8) == ports[:2]
 
 
 def test_protocols_narrow_the_ports_and_widen_them_again() -> None:
@@ -220,6 +221,10 @@ def test_protocols_narrow_the_ports_and_widen_them_again() -> None:
     wide = ports_from(9092, 7070, 9190, 8080, 9324, 5672, 2)
     assert narrowed(all_ports, "kafka,sqs", wide) == ports_from(9092, 0, 9190, 0, 9324, 0, 2)
     assert narrowed(all_ports, "kafka,amqp", wide) == ports_from(9092, 0, 9190, 0, 0, 5672, 2)
+    wide = ports_from(9092, 7070, 9190, 8080, 9324, 5672, 2, mqtt=1883)
+    assert narrowed(all_ports, "kafka,mqtt", wide) == ports_from(
+        9092, 0, 9190, 0, 0, 0, 2, mqtt=1883
+    )
     # What had a port keeps it, and what had none gets the usual one.
     assert narrowed(custom, "kafka,text,admin", all_ports) == ports_from(
         19092, 7070, 19190, 18080, 0, 0, 2

@@ -44,6 +44,7 @@ def broker(
     ] = None,
     sqs_port: Annotated[int | None, typer.Option(help="Port for Amazon SQS; 0: none.")] = None,
     amqp_port: Annotated[int | None, typer.Option(help="Port for AMQP; 0: none.")] = None,
+    mqtt_port: Annotated[int | None, typer.Option(help="Port for MQTT; 0: none.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: Annotated[
         list[str] | None,
@@ -72,6 +73,7 @@ def broker(
         "sqs.port": sqs_port,
         "registry.port": registry_port,
         "amqp.port": amqp_port,
+        "mqtt.port": mqtt_port,
         "log.level": log_level,
     }
     given = {name: str(value) for name, value in flags.items() if value is not None}

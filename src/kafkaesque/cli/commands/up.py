@@ -30,8 +30,9 @@ from kafkaesque.cli.screen import Screen
 from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, leave_clusters
 
 BROKERS_DEFAULT = 3
-#: Kafka, text, peer, admin, SQS, AMQP, schema registry: its usual 8081 is broker 2's admin port.
-PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324, 5672, 8181)
+#: Kafka, text, peer, admin, SQS, AMQP, schema registry (its usual 8081 is broker 2's admin port),
+#: MQTT.
+PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324, 5672, 8181, 1883)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -101,6 +102,10 @@ AmqpPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
 ]
+MqttPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for MQTT; 0: none.", show_default="1883, or as before"),
+]
 ProtocolsOption = Annotated[
     str | None,
     typer.Option(
@@ -135,6 +140,7 @@ def up(
     sqs_port: SqsPortOption = None,
     registry_port: RegistryPortOption = None,
     amqp_port: AmqpPortOption = None,
+    mqtt_port: MqttPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
     allow_open_listeners: AllowOpenOption = False,
@@ -154,7 +160,7 @@ def up(
       kafkaesque up --secure --directory ./secured
     """
     before = read_cluster_file(data)
-    given = (port, text_port, peer_port, admin_port, sqs_port, amqp_port, registry_port)
+    given = (port, text_port, peer_port, admin_port, sqs_port, amqp_port, registry_port, mqtt_port)
     ports = choose_ports(before, brokers, given)
     if protocols is not None:
         ports = narrowed(ports, protocols, _ports_from(PORTS_DEFAULT, len(ports)))
@@ -208,16 +214,17 @@ def choose_ports(
     amqp = last.amqp + 1 if last.amqp else 0
     more = max(0, count - len(before.brokers))
     registry = last.registry + 1 if last.registry else 0
+    mqtt = last.mqtt + 1 if last.mqtt else 0
     added = ports_from(
-        last.kafka + 1, text, last.peer + 1, admin, sqs, amqp, more, registry=registry
+        last.kafka + 1, text, last.peer + 1, admin, sqs, amqp, more, registry=registry, mqtt=mqtt
     )
     return [*before.brokers[:count], *added]
 
 
 def _ports_from(first: Sequence[int], count: int) -> list[BrokerPorts]:
     """Return the ports of all brokers, by those of the first in the order of `PORTS_DEFAULT`."""
-    kafka, text, peer, admin, sqs, amqp, registry = first
-    return ports_from(kafka, text, peer, admin, sqs, amqp, count, registry=registry)
+    kafka, text, peer, admin, sqs, amqp, registry, mqtt = first
+    return ports_from(kafka, text, peer, admin, sqs, amqp, count, registry=registry, mqtt=mqtt)
 
 
 class Watcher:
@@ -324,8 +331,9 @@ class Watcher:
             admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
             sqs = f"   SQS {broker.ports.sqs}" if broker.ports.sqs else ""
             amqp = f"   AMQP {broker.ports.amqp}" if broker.ports.amqp else ""
+            mqtt = f"   MQTT {broker.ports.mqtt}" if broker.ports.mqtt else ""
             schemas = f"   schemas {broker.ports.registry}" if broker.ports.registry else ""
-            ports = f"Kafka {broker.address}{text}{admin}{sqs}{amqp}{schemas}"
+            ports = f"Kafka {broker.address}{text}{admin}{sqs}{amqp}{mqtt}{schemas}"
             lines.append(f"  broker {broker.number}   {ports}")
         first = cluster.brokers[0]
         if first.ports.admin:
