@@ -7,7 +7,7 @@ before the old one with the same filter ends, so that nothing is lost in between
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -59,7 +59,7 @@ class Subscribing:
 
     # -- from live publishers
 
-    def on_message(self, message: LiveMessage, subscriptions: list[LiveSubscription]) -> None:
+    def on_message(self, message: LiveMessage, subscriptions: Sequence[LiveSubscription]) -> None:
         """See `Receiver`."""
         by_live = self._by_live
         found = [by_live[each] for each in subscriptions if each in by_live]
