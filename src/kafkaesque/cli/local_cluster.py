@@ -406,6 +406,7 @@ class LocalCluster:
             "sqs.port": ports.sqs,
             "amqp.port": ports.amqp,
             "mqtt.port": ports.mqtt,
+            "websocket.port": ports.websocket,
             "peer.port": ports.peer,
         }
         with_log_in = self.security is not None

@@ -173,9 +173,7 @@ def test_properties_come_as_they_were_sent(ground: Ground, is_kept: bool) -> Non
 
 def test_a_message_that_is_too_large_for_a_client_is_not_sent_to_it(ground: Ground) -> None:
     topic = new_name("rooms/")
-    client = ground.client(
-        new_name(), properties=Properties(maximum_packet_size_bytes=100)
-    )
+    client = ground.client(new_name(), properties=Properties(maximum_packet_size_bytes=100))
     client.subscribe(topic)
     publisher = ground.client(new_name())
     publisher.publish(topic, bytes(200))
