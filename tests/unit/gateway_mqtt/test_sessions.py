@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
@@ -11,12 +9,12 @@ from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.packets import Version
 from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
-from tests.unit.gateway_mqtt.kit import Ground, new_name
+from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Ground]:
-    yield Ground(seed=3, brokers=3)
+def three() -> Ground:
+    return Ground(seed=3, brokers=3)
 
 
 def has_queue(ground: Ground, client_id: str) -> bool:
@@ -200,8 +198,6 @@ def test_a_long_filter_is_kept_as_it_is(three: Ground) -> None:
 def test_a_client_id_that_is_too_long_cannot_have_a_session(three: Ground) -> None:
     client = three.client("x" * 250)
     client.disconnect()
-    from tests.unit.gateway_mqtt.kit import MqttClient
-
     refused = MqttClient(three).connect(
         p.Connect(client_id="x" * 250, properties=Properties(session_expiry_interval_s=5))
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -14,15 +14,23 @@ from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.mqtt.messages import Encoded
 from kafkaesque.model.errors import RequestRefused
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.mqtt.ports import MqttLink
-
 #: What the controller is asked for may take so long.
 TIMEOUT_MS: Final = 30_000
 #: So long a broker may take to find out whether it has heard of all that is decided.
 CURRENT_MS_MAX: Final = 5_000
 #: So often it is looked whether this broker has heard of what the controller has done.
 LOOK_AGAIN_MS: Final = 5
+
+
+class Claimant(Protocol):
+    """A connection that has a client id."""
+
+    @property
+    def login_name(self) -> str:
+        """Who has logged in; empty: nobody in particular."""
+
+    def take_over(self) -> None:
+        """Another connection has the client id now."""
 
 
 class Desk:
@@ -33,7 +41,7 @@ class Desk:
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
         #: Who is connected with this broker, by client id.
-        self.clients: Final[dict[str, MqttLink]] = {}
+        self.clients: Final[dict[str, Claimant]] = {}
         self.encoded: Final = Encoded()
         #: Messages that were dropped because a client did not take them.
         self.dropped = 0

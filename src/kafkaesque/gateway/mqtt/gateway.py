@@ -25,7 +25,7 @@ class MqttGateway(StreamGateway):
 
     protocol: ClassVar[str] = MQTT
     payload: ClassVar[Payload] = Payload.BINARY
-    subprotocols: ClassVar[tuple[str, ...]] = ("mqtt", "mqttv3.1")
+    subprotocols: ClassVar[tuple[str, ...]] = ("mqtt",)
     needs_subprotocol: ClassVar[bool] = True
 
     def __init__(self, doors: Doors, chassis: Chassis) -> None:

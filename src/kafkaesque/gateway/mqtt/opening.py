@@ -74,7 +74,7 @@ class Opening:
         link = self._link
         link.client_id = connect.client_id or self._assigned()
         before = link.desk.clients.get(link.client_id)
-        if before is not None and before.user != link.user:
+        if before is not None and before.login_name != link.user:
             what = "another user is connected with this client id"
             link.fail(MqttError(ReasonCode.NOT_AUTHORIZED, what))
             return

@@ -54,6 +54,11 @@ class MqttLink(ClientConnection):
         self.waiting_bytes = 0
 
     @property
+    def login_name(self) -> str:
+        """See `Claimant`."""
+        return self.user
+
+    @property
     def is_v5(self) -> bool:
         """Whether the client can be told reasons."""
         return self.codec.version is Version.V5
@@ -103,4 +108,4 @@ class MqttLink(ClientConnection):
 
     @abstractmethod
     def take_over(self) -> None:
-        """Another connection has the client id now."""
+        """See `Claimant`."""
