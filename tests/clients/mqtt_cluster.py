@@ -123,7 +123,7 @@ class Paho:
         return self.messages.get(timeout=DEADLINE_S)
 
     def payloads(self, count: int) -> list[bytes]:
-        return [self.message().payload for _ in range(count)]
+        return [bytes(self.message().payload) for _ in range(count)]
 
     def close(self) -> None:
         """Take leave."""
