@@ -6,8 +6,6 @@ Pure functions over `ClusterState`; nothing is proposed here.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkaesque.access.records import KeyRemoved
-from kafkaesque.access.sealed import topic_key_name
 from kafkaesque.broker.metadata.access_planner import plan_access, plan_first_access
 from kafkaesque.broker.metadata.client_quotas import ENTITIES_MAX, check_quota, make_entity
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS, ClusterState, TopicState
@@ -26,6 +24,7 @@ from kafkaesque.broker.metadata.feature_planner import (
     plan_level,
 )
 from kafkaesque.broker.metadata.features import LEVEL_WITH_LISTENERS, METADATA
+from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.move_planner import (
     list_moves,
     plan_finish,
@@ -43,7 +42,6 @@ from kafkaesque.broker.metadata.queue_planner import (
     plan_share_queue,
 )
 from kafkaesque.broker.metadata.records import (
-    AccessChanged,
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
@@ -493,12 +491,7 @@ def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs
     if topic.name == SCHEMAS_TOPIC:
         raise InvalidTopic(f"{SCHEMAS_TOPIC} has all schemas: delete subjects at the registry")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
-    key_name = topic_key_name(topic.topic_id)
-    keys = [
-        AccessChanged(change=KeyRemoved(name=name, version=version))
-        for name, version in state.access.keys
-        if name == key_name
-    ]
+    keys = keys_that_end_with(state, topic.topic_id)
     return Plan(
         records=[deleted, *keys, *plan_ends_with_topic(state, topic.topic_id, inputs.wall_ms)],
         result=_topic_result(topic),

@@ -107,8 +107,11 @@ class PartitionSealing:
         records: bytearray | memoryview,
         batch: BatchHeader,
         append_time_ms: int | None,
-    ) -> Appended:
+        tell: Callable[[BatchHeader, Buffer], bytes] | None,
+    ) -> tuple[Appended, bytearray]:
         """Seal a batch for the offset that it gets, and propose it; see `Replica.append`.
+
+        `tell` returns what is to stand beside it in the clear. Returned is the sealed batch, too.
 
         Raises:
             LeaderNotAvailable: the topic's key is being made or unwrapped.
@@ -125,13 +128,15 @@ class PartitionSealing:
             append_time_ms=append_time_ms,
             max_timestamp_ms=None if latest_ms == batch.max_timestamp_ms else latest_ms,
         )
-        sealed, header = sealer.seal(records, read_batch_header(records))
+        plain = read_batch_header(records)
+        told = b"" if tell is None else tell(plain, records)
+        sealed, header = sealer.seal(records, plain, told)
         appended = replica.append(sealed, header)
         if appended.base_offset != base_offset:
             raise InvariantBroken(
                 f"a batch that was sealed for offset {base_offset} stands at {appended.base_offset}"
             )
-        return appended
+        return appended, sealed
 
     def _make_sealer(self) -> BatchSealer:
         keys = self._batch_keys()

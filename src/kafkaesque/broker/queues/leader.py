@@ -89,6 +89,7 @@ def _engine_request(
         case q.PurgeQueue():
             return r.Purge(token=token), _done
         case q.RedriveQueue():
+            host.check_target(request.target)
             return r.Redrive(token=token, target=request.target), _done
         case q.UnparkMessages():
             return r.Unpark(token=token), _done
