@@ -318,10 +318,9 @@ class Partition:
                 tell = None if self.tables is None else self.tables.told_of
                 appended, stored = seals.append(replica, records, batch, append_time_ms, tell)
             base_offset, next_offset, _ = appended
-            # At once, not when it is in the log: the next request of the same turn follows on it.
+            # At once: the next request of the same turn follows on it.
             self.producers.note(batch, base_offset)
-            if self.tables is not None:
-                # Its offsets and its time are what the append has written into it.
+            if self.tables is not None:  # its offsets and its time were written by the append
                 self.tables.note(read_batch_header(stored), stored, base_offset)
             self._activity.messages_in += batch.last_offset_delta + 1
             self._activity.bytes_in += len(records)
