@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkaesque import Client, Message
+from kafkaesque.client.errors import QueueNotFound
 from tests.clients.kafka_helpers import unique
 from tests.clients.sealing_cluster import SealingCluster, files_with
 from tests.clients.test_sealed_topics import rotate_brokers, run_key
@@ -54,11 +55,20 @@ def test_no_file_holds_what_was_put(cluster: SealingCluster) -> None:
     assert files_with(cluster, HIDDEN.encode()) == []
 
 
+def is_put(client: Client, name: str, text: str) -> bool:
+    """A broker that has just started may not have heard of a queue that was made meanwhile."""
+    try:
+        client.put(name, text)
+    except QueueNotFound:
+        return False
+    return True
+
+
 def test_keys_of_queues_are_rotated_and_shredded(cluster: SealingCluster) -> None:
     name = unique("keys")
     with Client(cluster.bootstrap_servers) as client:
         client.create_queue(name, encryption="aes256-gcm")
-        client.put(name, "old")
+        eventually(lambda: is_put(client, name, "old"), "all brokers know the queue")
         assert "newest one" in run_key(cluster, "shred", name, "1", "--queue", "--yes")
         assert run_key(cluster, "rotate", name, "--queue").startswith("0 ")
         eventually(lambda: f"queue {name}" in run_key(cluster, "list"), "both versions are listed")
