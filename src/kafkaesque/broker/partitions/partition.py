@@ -318,11 +318,10 @@ class Partition:
             if seals is None:
                 appended = replica.append(records, batch, append_time_ms)
             else:
-                tell = None if self.tables is None else self.tables.told_of
-                appended, stored = seals.append(replica, records, batch, append_time_ms, tell)
+                tables = self.tables
+                appended, stored = seals.append(replica, records, batch, append_time_ms, tables)
             base_offset, next_offset, _ = appended
-            # At once: the next request of the same turn follows on it.
-            self.producers.note(batch, base_offset)
+            self.producers.note(batch, base_offset)  # the turn's next request follows on it
             if self.tables is not None:  # its offsets and its time were written by the append
                 self.tables.note(read_batch_header(stored), stored, base_offset)
             self._activity.messages_in += batch.last_offset_delta + 1

@@ -10,6 +10,7 @@ topic do not come here at all.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import Appended, AppendedBatch
@@ -107,11 +108,12 @@ class PartitionSealing:
         records: bytearray | memoryview,
         batch: BatchHeader,
         append_time_ms: int | None,
-        tell: Callable[[BatchHeader, Buffer], bytes] | None,
+        tables: PartitionTables | None,
     ) -> tuple[Appended, bytearray]:
         """Seal a batch for the offset that it gets, and propose it; see `Replica.append`.
 
-        `tell` returns what is to stand beside it in the clear. Returned is the sealed batch, too.
+        What `tables` have to know of it stands beside it in the clear. Returned is the sealed
+        batch, too.
 
         Raises:
             LeaderNotAvailable: the topic's key is being made or unwrapped.
@@ -129,7 +131,7 @@ class PartitionSealing:
             max_timestamp_ms=None if latest_ms == batch.max_timestamp_ms else latest_ms,
         )
         plain = read_batch_header(records)
-        told = b"" if tell is None else tell(plain, records)
+        told = b"" if tables is None else tables.told_of(plain, records)
         sealed, header = sealer.seal(records, plain, told)
         appended = replica.append(sealed, header)
         if appended.base_offset != base_offset:

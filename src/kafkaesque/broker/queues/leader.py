@@ -80,6 +80,7 @@ def _redrive(host: QueueHost, parts: HostParts, target: str, on_done: OnDone) ->
             on_done(LeaderNotAvailable("the queue's options could not be read in time"))
             return
         try:
+            host.check_target(target)
             request = r.Redrive(token=host.new_token(), target=target)
             host.ask_engine(request, _told(on_done, _done))
         except RequestRefused as refusal:
@@ -120,7 +121,6 @@ def _engine_request(
         case q.PurgeQueue():
             return r.Purge(token=token), _done
         case q.RedriveQueue():
-            host.check_target(request.target)
             return r.Redrive(token=token, target=request.target), _done
         case q.UnparkMessages():
             return r.Unpark(token=token), _done

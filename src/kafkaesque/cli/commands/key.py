@@ -90,7 +90,7 @@ def rotate(
     """Seal what comes from now on with a new version of a topic's or queue's key.
 
     \b
-    Examples:
+    Example:
       kafkaesque key rotate orders
       kafkaesque key rotate mails --queue
     """
@@ -162,7 +162,7 @@ def shred(
     Messages of a queue that it has sealed are set aside, as if they had been rejected.
 
     \b
-    Examples:
+    Example:
       kafkaesque key shred orders 1 --yes
       kafkaesque key shred mails 1 --queue --yes
     """
