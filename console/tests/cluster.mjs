@@ -92,6 +92,7 @@ export class Cluster {
     ];
     for (const each of messages) await this.change('POST', '/topics/orders/messages', each);
     await this.fillQueues();
+    await this.fillExchanges();
     for (const group of ['billing', HOSTILE]) {
       await this.kafkaesque(
         'consume', 'orders', '--group', group, '--from-beginning', '--max', '10', '--timeout', '60',
@@ -112,6 +113,18 @@ export class Cluster {
       if (queue.ready === 1) return;
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
+  }
+
+  /** Exchanges that pass messages on to one another, to queues and to topics. */
+  async fillExchanges() {
+    await this.change('POST', '/exchanges', { name: 'logs', type: 'topic' });
+    await this.change('POST', '/exchanges', { name: 'everything', type: 'fanout' });
+    await this.change('POST', '/exchanges', { name: HOSTILE, type: 'direct' });
+    const bind = (source, body) => this.change('POST', `/exchanges/${encodeURIComponent(source)}/bind`, body);
+    await bind('everything', { to: 'exchange', destination: 'logs' });
+    await bind('logs', { to: 'queue', destination: 'mails', key: '*.error' });
+    await bind('logs', { to: 'topic', destination: 'empty', key: 'audit.#' });
+    await bind(HOSTILE, { to: 'queue', destination: 'mails', key: HOSTILE });
   }
 
   /** Kill a broker as a machine would; the others notice within seconds. */

@@ -9,6 +9,9 @@ const PAGES = [
   ['', 'brokers up'],
   ['topics', 'New topic'],
   ['queues', 'the same in a terminal'],
+  ['exchanges', 'amq.topic'],
+  ['exchanges/amq.default', 'the queue that the routing key names'],
+  ['exchanges/amq.fanout', 'Nothing is bound here'],
   ['groups', 'the same in a terminal'],
   ['brokers', 'broker 3'],
   ['brokers/2', 'metadata offset'],
@@ -30,6 +33,8 @@ const FILLED = [
   ['queues/mails?tab=state', 'kept from'],
   ['queues/mails?tab=options', 'delivery.limit'],
   ['queues/letters', 'attempts in mails after 1'],
+  ['exchanges', 'everything'],
+  ['exchanges/logs', 'audit.#'],
   ['groups', 'billing'],
   ['groups/billing', 'Nobody is in the group'],
 ];
@@ -81,6 +86,8 @@ test('what means harm is shown as text', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url('/#/topics/orders?order=oldest'), HOSTILE);
   await eyes.go(cluster.url('/#/groups'), HOSTILE);
+  await eyes.go(cluster.url('/#/exchanges'), HOSTILE);
+  await eyes.go(cluster.url(`/#/exchanges/${encodeURIComponent(HOSTILE)}`), HOSTILE);
   await eyes.go(cluster.url(`/#/groups/${encodeURIComponent(HOSTILE)}`), HOSTILE);
   await eyes.go(cluster.url(`/#/topics/${encodeURIComponent(HOSTILE)}`), 'does not exist');
   await eyes.go(cluster.url(`/#/topics?q=${encodeURIComponent(HOSTILE)}`), HOSTILE);
@@ -175,6 +182,46 @@ test('a queue is made, purged and deleted, each with its command', async () => {
   await eyes.close();
 });
 
+test('an exchange is made, bound, asked, unbound and deleted, each with its command', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/exchanges'), 'amq.topic');
+  await eyes.click('button::-p-text(New exchange)');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.page.select('dialog select', 'topic');
+  await eyes.see('kafkaesque exchange create made-here --type topic');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('exchange made-here would be declared');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('Nothing is bound here');
+  await eyes.click('button::-p-text(Bind…)');
+  await eyes.page.locator('dialog input').fill('nobody');
+  await eyes.click('dialog button.main');
+  await eyes.see("no queue 'nobody'");
+  await eyes.page.locator('dialog input').fill('mails');
+  await eyes.page.locator('dialog label:nth-child(3) input').fill('*.error');
+  await eyes.see("kafkaesque binding create made-here --key '*.error' --queue mails");
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.page.waitForSelector('svg a[href="#/queues/mails"]');
+  await eyes.page.locator('main form input').fill('db.error');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.page.waitForSelector('main li a::-p-text(mails)');
+  await eyes.page.locator('main form input').fill('db.warning');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.see('nobody would have it');
+  await eyes.click('button[aria-label="unbind queue mails"]');
+  await eyes.click('dialog button.main');
+  await eyes.see('Nothing is bound here');
+  await eyes.click('button::-p-text(Delete exchange…)');
+  await eyes.see('exchange made-here would be deleted');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => location.hash === '#/exchanges');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
 test('with nothing but the keyboard everything is found', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url(), 'brokers up');
@@ -235,7 +282,7 @@ test('dead letters are moved back, and looking takes nothing', async () => {
 test('live values come over one stream, and stop where nobody looks', async () => {
   const eyes = await Eyes.open(browser);
   const streams = [];
-  eyes.page.on('request', (each) => each.url().includes('/live') && streams.push(each.url()));
+  eyes.page.on('request', (each) => each.url().includes('/api/v1/live') && streams.push(each.url()));
   await eyes.go(cluster.url(), 'Messages in');
   await eyes.page.waitForFunction(() => document.querySelectorAll('.canvas canvas').length >= 9, { timeout: 20_000 });
   assert.equal(streams.length, 1);

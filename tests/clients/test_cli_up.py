@@ -51,6 +51,8 @@ class Up:
             "0",
             "--amqp-port",
             "0",
+            "--websocket-port",
+            "0",
         ]
         self.bootstrap = f"127.0.0.1:{kafka}"
         self.process = subprocess.Popen(

@@ -1,9 +1,11 @@
 """Queues in brokers: any broker serves any queue, and a leader that dies takes nothing with it."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.requests import queue_requests as q
@@ -14,7 +16,7 @@ from kafkaesque.model.errors import StorageFailed, UnknownConsumer
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.message_headers import DEATH, ORIGIN
 from kafkaesque.queues.decisions import Reason
-from tests.sim.queue_scenario import QUEUE, QueueScenario, values
+from tests.sim.queue_scenario import QUEUE, TIMEOUT_MS, QueueScenario, values
 from tests.sim.scenario import TOPIC
 from tests.sim.test_full_disk import start_full
 
@@ -197,6 +199,33 @@ def test_a_redrive_has_a_rate_and_can_be_called_back() -> None:
     # What was on its way, of one second.
     assert queues.counts("work").ready <= moved + 25
     assert queues.counts("work").ready + queues.counts().ready == 200
+
+
+def test_a_redrive_waits_for_the_options_that_were_acknowledged_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queues = QueueScenario(18, {"redrive.rate": "20"})
+    queues.create("work")
+    queues.put(*(b"%d" % number for number in range(200)))
+    asked: list[Callable[[bool], None]] = []
+
+    def hold(_: MetadataView, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        asked.append(on_done)
+
+    monkeypatch.setattr(MetadataView, "when_current", hold)
+    outcomes: list[object] = []
+    request = q.RedriveQueue(log_id=queues.queue().topic_id, target="work")
+    queues.any().doors.queues.ask(request, Done, TIMEOUT_MS, outcomes.append)
+    queues.loop.run_for(1_000)
+    assert (len(asked), outcomes, queues.counts().redriving_to) == (1, [], "")
+    # They could not be found out in time: it is asked again.
+    asked[0](False)
+    queues.loop.run_for(1_000)
+    assert (len(asked), outcomes, queues.counts().redriving_to) == (2, [], "")
+    asked[1](True)
+    queues.loop.run_for(1_000)
+    assert outcomes == [Done()]
+    assert 0 < queues.counts("work").ready <= 50
 
 
 def test_a_start_reads_from_the_newest_snapshot_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,22 @@
 // Written by codegen/api_pages.py from src/kafkaesque/admin/api: never edit.
 
+/** A binding that begins at the exchange of the path. */
+export interface BindingBody {
+  to: "exchange" | "queue" | "topic";
+  destination: string;
+  key?: string;
+  arguments?: string;
+}
+
+/** A binding; all of it is what it is known by. */
+export interface BindingView {
+  source: string;
+  to: "exchange" | "queue" | "topic";
+  destination: string;
+  key: string;
+  arguments: string;
+}
+
 /** A registered broker. */
 export interface Broker {
   id: number;
@@ -191,6 +208,41 @@ export interface Endpoint {
   address: string;
 }
 
+/** Exchanges. */
+export interface ExchangeList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: ExchangeRow[];
+}
+
+/** An exchange in a list. */
+export interface ExchangeRow {
+  vhost: string;
+  name: string;
+  type: string;
+  is_auto_delete: boolean;
+  is_internal: boolean;
+  is_built_in: boolean;
+  alternate: string | null;
+  arguments: string;
+  bindings: number;
+}
+
+/** An exchange, and what leads from it and to it, as far as the client may see it. */
+export interface ExchangeView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  exchange: ExchangeRow;
+  bindings_from: BindingView[];
+  from_total: number;
+  bindings_to: BindingView[];
+  to_total: number;
+}
+
 /** One thing that is wrong; the names of checks are those of `kafkaesque doctor`. */
 export interface Finding {
   check: string;
@@ -351,6 +403,16 @@ export interface MessagePage {
   sources: Origin[];
   items: Message[];
   positions: Position[];
+}
+
+/** An exchange to be declared. */
+export interface NewExchange {
+  name: string;
+  vhost?: string;
+  type?: string;
+  is_auto_delete?: boolean;
+  is_internal?: boolean;
+  arguments?: string;
 }
 
 /** A header of a message. */
@@ -570,6 +632,24 @@ export interface Redrive {
   stop?: boolean;
 }
 
+/** A message that is not published: where would it go? */
+export interface RouteQuestion {
+  key?: string;
+  headers?: Record<string, string>;
+  body?: string;
+}
+
+/** Where a message would go; nowhere, if all lists are empty: nobody would have it. */
+export interface RouteView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  queues: string[];
+  topics: string[];
+  delayed_queues: string[];
+  delay_ms: number;
+}
+
 /** Which messages are searched for; all that is given has to hold. */
 export interface SearchFilter {
   contains?: string;
@@ -742,6 +822,23 @@ export interface TransactionList {
   total: number;
   next: string | null;
   items: Transaction[];
+}
+
+/** Virtual hosts. */
+export interface VhostList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: VhostRow[];
+}
+
+/** A virtual host. */
+export interface VhostRow {
+  name: string;
+  exchanges: number;
+  queues: number;
 }
 
 /** The chain, in the order of the way. */

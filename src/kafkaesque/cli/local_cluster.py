@@ -405,6 +405,7 @@ class LocalCluster:
             "kafka.port": ports.kafka,
             "sqs.port": ports.sqs,
             "amqp.port": ports.amqp,
+            "websocket.port": ports.websocket,
             "peer.port": ports.peer,
         }
         with_log_in = self.security is not None

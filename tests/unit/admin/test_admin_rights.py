@@ -25,6 +25,7 @@ from tests.unit.gateway_kafka.secured import add_user, allow, forget_rules
 _O, _T = Operation, ResourceType
 READER = "reader"
 VALUE = {"value": "hello"}
+BINDING = {"to": "queue", "destination": "mails"}
 SEARCH = {"topic": "orders-eu", "filter": {}}
 
 #: Operation of the API: method, path, body; and what is enough for it.
@@ -85,6 +86,27 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     "browseQueue": ("GET", "/queues/mails/messages", None, (_O.READ, _T.QUEUE, "mails")),
     "purgeQueue": ("POST", "/queues/mails/purge", None, (_O.READ, _T.QUEUE, "mails")),
     "redriveQueue": ("POST", "/queues/mails/redrive", {}, (_O.READ, _T.QUEUE, "mails")),
+    "declareExchange": (
+        "POST",
+        "/exchanges?dry_run=true",
+        {"name": "new"},
+        (_O.CREATE, _T.EXCHANGE, "new"),
+    ),
+    "showExchange": ("GET", "/exchanges/logs", None, (_O.DESCRIBE, _T.EXCHANGE, "logs")),
+    "deleteExchange": (
+        "DELETE",
+        "/exchanges/logs?dry_run=true",
+        None,
+        (_O.DELETE, _T.EXCHANGE, "logs"),
+    ),
+    "routeMessage": ("POST", "/exchanges/logs/route", {}, (_O.DESCRIBE, _T.EXCHANGE, "logs")),
+    "bind": ("POST", "/exchanges/logs/bind?dry_run=true", BINDING, (_O.READ, _T.EXCHANGE, "logs")),
+    "unbind": (
+        "POST",
+        "/exchanges/logs/unbind?dry_run=true",
+        BINDING,
+        (_O.READ, _T.EXCHANGE, "logs"),
+    ),
     "showGroup": ("GET", "/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
     "whyRecord": (
         "GET",
@@ -130,7 +152,7 @@ ANSWERS = {
 #: Keys are the cluster's, and named by their topic.
 TOPIC_KEYS = ("rotateKey", "shredKey")
 #: Topics and queues that are answered as ones that do not exist.
-HIDDEN = {"orders-eu", "mails"}
+HIDDEN = {"orders-eu", "mails", "logs"}
 
 
 def hidden_in(path: str) -> set[str]:
@@ -141,6 +163,8 @@ def hidden_in(path: str) -> set[str]:
 WITHOUT_NEEDS = {
     "listTopics",
     "listQueues",
+    "listVhosts",
+    "listExchanges",
     "listGroups",
     "listTransactions",
     "whyProducer",
@@ -162,6 +186,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCluster]:
     for name in ("mails", "secrets"):
         told = made.ask("POST", "/api/v1/queues", body={"name": name}, token=made.token("root"))
         assert told.status == 201, told
+    body = {"name": "logs", "type": "topic"}
+    told = made.ask("POST", "/api/v1/exchanges", body=body, token=made.token("root"))
+    assert told.status == 201, told
     _commit(made, "team", "orders-eu", "salaries")
     _commit(made, "others", "salaries")
     yield made
@@ -207,7 +234,7 @@ def test_an_operation_is_refused_without_its_rule(
     cluster: AdminCluster, token: str, name: str
 ) -> None:
     operation, kind, resource = CALLS[name][3]
-    is_hidden = resource in ("orders-eu", "team", "mails")
+    is_hidden = resource in ("orders-eu", "team", "mails", "logs")
     assert ask(cluster, token, name).status == (404 if is_hidden or name in TOPIC_KEYS else 403)
     # Nor by what is allowed with another resource, or another operation.
     if name in TOPIC_KEYS:
@@ -220,6 +247,9 @@ def test_an_operation_is_refused_without_its_rule(
         404 if is_hidden and operation is _O.DESCRIBE else 403
     )
     allow(cluster.live, READER, operation, kind, resource)
+    if name in ("bind", "unbind"):
+        assert ask(cluster, token, name).status == 403
+        allow(cluster.live, READER, _O.WRITE, _T.QUEUE, "mails")
     told = ask(cluster, token, name)
     assert told.status == ANSWERS.get(name, 200), told
     assert b"no rule" not in told.body
@@ -250,6 +280,10 @@ def test_lists_show_what_may_be_seen(cluster: AdminCluster, token: str) -> None:
     assert names("/queues", "name") == []
     allow(cluster.live, READER, _O.DESCRIBE, _T.QUEUE, "mails")
     assert names("/queues", "name") == names("/queues?sort=-ready", "name") == ["mails"]
+    assert names("/exchanges", "name") == names("/vhosts", "name") == []
+    allow(cluster.live, READER, _O.DESCRIBE, _T.EXCHANGE, "logs")
+    allow(cluster.live, READER, _O.DESCRIBE, _T.VHOST, "/")
+    assert (names("/exchanges", "name"), names("/vhosts", "name")) == (["logs"], ["/"])
     allow(cluster.live, READER, _O.READ, _T.TOPIC, "orders-*")
     allow(cluster.live, READER, _O.READ, _T.GROUP, "team")
     assert names("/topics?internal=true", "name") == ["orders-eu"]

@@ -20,7 +20,8 @@ from kafkaesque.broker.metadata.client_quotas import (
     make_entity,
 )
 from kafkaesque.broker.metadata.cluster_state import ClusterState
-from kafkaesque.broker.metadata.planner import PlanInputs, plan
+from kafkaesque.broker.metadata.plan import PlanInputs
+from kafkaesque.broker.metadata.planner import plan
 from kafkaesque.broker.metadata.records import read_metadata_record, write_metadata_record
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.broker.requests.commands import ChangeQuotas, QuotaChange

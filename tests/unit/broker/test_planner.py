@@ -6,7 +6,8 @@ import pytest
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.controller_planner import ControllerFacts
-from kafkaesque.broker.metadata.planner import PlanInputs, plan
+from kafkaesque.broker.metadata.plan import PlanInputs
+from kafkaesque.broker.metadata.planner import plan
 from kafkaesque.broker.metadata.records import read_metadata_record, write_metadata_record
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.broker.requests.commands import (

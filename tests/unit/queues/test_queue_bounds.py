@@ -3,9 +3,12 @@
 Bounds are those that are promised; what is measured is a half of them or less.
 """
 
+import subprocess
+import sys
+
 import pytest
 
-from bench.queues import KINDS, bytes_each, first_ms
+from bench.queues import KINDS, first_ms
 
 COUNT = 20_000
 #: Buckets of times months ahead are shared by too few here; by a million they are.
@@ -19,7 +22,10 @@ FIRST_MS_MAX = 5
 @pytest.mark.parametrize("kind", HERE)
 def test_a_message_that_waits_takes_no_more_memory_than_promised(kind: str) -> None:
     most = PLAIN_BYTES_MAX if kind == "plain" else BYTES_MAX
-    assert bytes_each(kind, COUNT) <= most
+    # In a process of its own: threads that other tests have left take memory here, too.
+    measure = f"from bench.queues import bytes_each; print(bytes_each({kind!r}, {COUNT}))"
+    printed = subprocess.check_output([sys.executable, "-c", measure], text=True, timeout=120)
+    assert float(printed) <= most
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,6 +17,8 @@ from kafkaesque.admin.api.calls import Route
 from kafkaesque.admin.api.changes import ChangePages
 from kafkaesque.admin.api.cluster import ClusterPages
 from kafkaesque.admin.api.context import CensusDesk, Context
+from kafkaesque.admin.api.exchange_routes import exchange_routes
+from kafkaesque.admin.api.exchanges import ExchangePages
 from kafkaesque.admin.api.fan_out import FanOut, PartServer
 from kafkaesque.admin.api.groups import GroupPages
 from kafkaesque.admin.api.keys import KeyPages
@@ -101,6 +103,7 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
         *topic_routes(topics, changes),
         *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
         *queue_routes(queues, QueueChangePages(context, queues)),
+        *exchange_routes(ExchangePages(context)),
         *key_routes(KeyPages(context, topics)),
         *group_routes(GroupPages(context)),
         *why_routes(WhyPages(context)),

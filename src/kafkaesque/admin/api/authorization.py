@@ -6,7 +6,12 @@ from typing import Any, Final
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.calls import Call, Route
-from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.metadata.queue_names import (
+    QueueName,
+    exchange_resource,
+    queue_resource,
+)
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
 from kafkaesque.model.errors import InvariantBroken
 
 
@@ -72,10 +77,23 @@ def refuse_unknown_queue(call: Call[Any, Any]) -> None:
     call.refuse(404, "UnknownQueue", f"queue {name} does not exist")
 
 
+def exchange_of(call: Call[Any, Any]) -> str:
+    """Return the name of the exchange of a call's path; one has none."""
+    word = call.params["exchange"]
+    return "" if word == DEFAULT_EXCHANGE_WORD else word
+
+
+def refuse_unknown_exchange(call: Call[Any, Any]) -> None:
+    """Answer as for an exchange that does not exist."""
+    name, vhost = call.params["exchange"], call.query.vhost
+    call.refuse(404, "NoSuchExchange", f"there is no exchange {name!r} in vhost {vhost!r}")
+
+
 _UNKNOWN: Final[Mapping[ResourceType, Callable[[Call[Any, Any], str], None]]] = {
     ResourceType.TOPIC: refuse_unknown_topic,
     ResourceType.GROUP: refuse_unknown_group,
     ResourceType.QUEUE: lambda call, _: refuse_unknown_queue(call),
+    ResourceType.EXCHANGE: lambda call, _: refuse_unknown_exchange(call),
 }
 _O: Final = Operation
 
@@ -95,6 +113,15 @@ def _queue(operation: Operation, *, or_cluster: bool = False) -> Row:
         resource_type=ResourceType.QUEUE,
         name=lambda call: queue_resource(QueueName(call.query.vhost, call.params["queue"])),
         or_cluster=or_cluster,
+        is_hidden=True,
+    )
+
+
+def _exchange(operation: Operation) -> Row:
+    return Row(
+        operation=operation,
+        resource_type=ResourceType.EXCHANGE,
+        name=lambda call: exchange_resource(call.query.vhost, exchange_of(call)),
         is_hidden=True,
     )
 
@@ -160,6 +187,19 @@ ROWS: Final[Mapping[str, Row]] = {
     "purgeQueue": _queue(_O.READ),
     # And Write on the queue that messages go to.
     "redriveQueue": _queue(_O.READ),
+    "listVhosts": _FILTERED,
+    "listExchanges": _FILTERED,
+    "declareExchange": Row(
+        operation=_O.CREATE,
+        resource_type=ResourceType.EXCHANGE,
+        name=lambda call: exchange_resource(call.body.vhost, str(call.body.name)),
+    ),
+    "showExchange": _exchange(_O.DESCRIBE),
+    "deleteExchange": _exchange(_O.DELETE),
+    "routeMessage": _exchange(_O.DESCRIBE),
+    # And Write on what they lead to.
+    "bind": _exchange(_O.READ),
+    "unbind": _exchange(_O.READ),
     "listGroups": _FILTERED,
     # And of its topics those that the client may see.
     "showGroup": Row(

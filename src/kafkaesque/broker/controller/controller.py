@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
-from kafkaesque.broker.metadata.planner import Plan
+from kafkaesque.broker.metadata.plan import Plan
 from kafkaesque.broker.metadata.records import (
     AnyMetadataRecord,
     read_metadata_record,

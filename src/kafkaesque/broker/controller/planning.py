@@ -9,7 +9,8 @@ from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.metadata.change_rights import check_rights
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.live_options import LiveOptions
-from kafkaesque.broker.metadata.planner import Plan, PlanInputs, plan
+from kafkaesque.broker.metadata.plan import Plan, PlanInputs
+from kafkaesque.broker.metadata.planner import plan
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.requests.client_command import ClientCommand

@@ -27,6 +27,7 @@ from kafkaesque.broker.partitions.waiting_produces import (
     add_in_order,
     answer_until,
     expire,
+    refuse_all,
 )
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
@@ -103,6 +104,8 @@ class Partition:
         #: The same where batches are to be sealed, and where they may have to be opened.
         self._seals: PartitionSealing | None = None
         self._opens: PartitionSealing | None = None
+        #: Whether another broker appends to this log, as far as is known.
+        self._is_following = True
         self.on_keys_changed()
         #: Those that live on this partition, if there are any.
         self.tables: PartitionTables | None = None
@@ -570,6 +573,7 @@ class Partition:
 
     def on_leading(self, term: int) -> None:
         """See `ReplicaListener`."""
+        self._is_following = False
         end_offset = self.log.end_offset
         self.producers.on_leading(end_offset)
         # A log without records had no leader to lose.
@@ -582,6 +586,7 @@ class Partition:
 
     def on_following(self, term: int, leader: NodeId | None) -> None:
         """See `ReplicaListener`."""
+        self._is_following = True
         self.producers.on_following()
         if self.tables is not None:
             self.tables.on_following()
@@ -592,18 +597,14 @@ class Partition:
         self._wake()
 
     def _refuse_waiting(self, refusal: Callable[[], RequestRefused]) -> None:
-        items = [*self._waiting_commit, *self._waiting_durable]
-        self._waiting_commit.clear()
-        self._waiting_durable.clear()
-        for item in items:
-            item.on_done(refusal())
+        refuse_all((self._waiting_commit, self._waiting_durable), refusal)
 
     def on_appended(self, batches: Sequence[AppendedBatch]) -> None:
         """See `ReplicaListener`."""
         self.producers.on_appended(batches)
         if self.tables is not None:
             self.tables.on_appended(batches)
-        if self._opens is None and not self.is_leader:
+        if self._opens is None and self._is_following:
             # The metadata here may be behind, and not say yet that the topic has keys.
             self._opens = self.sealing.if_any_is_sealed(batches)
 

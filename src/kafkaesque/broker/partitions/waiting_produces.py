@@ -1,7 +1,7 @@
 """Produce requests that wait for their acknowledgement, in the order of their offsets."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kafkaesque.broker.requests.commands import ProduceResult
@@ -26,7 +26,10 @@ class WaitingProduce:
 
 def add_in_order(waiting: deque[WaitingProduce], item: WaitingProduce) -> None:
     """Put an item where its offset belongs: a repeated batch waits for where it was first."""
-    position = len(waiting)
+    if not waiting or waiting[-1].next_offset <= item.next_offset:
+        waiting.append(item)
+        return
+    position = len(waiting) - 1
     while position > 0 and waiting[position - 1].next_offset > item.next_offset:
         position -= 1
     waiting.insert(position, item)
@@ -49,3 +52,14 @@ def answer_until(waiting: deque[WaitingProduce], mark: Offset) -> None:
     while waiting and waiting[0].next_offset <= mark:
         item = waiting.popleft()
         item.on_done(item.result)
+
+
+def refuse_all(
+    waiting: Iterable[deque[WaitingProduce]], refusal: Callable[[], RequestRefused]
+) -> None:
+    """Answer all, each with a refusal of its own."""
+    items = [item for each in waiting for item in each]
+    for each in waiting:
+        each.clear()
+    for item in items:
+        item.on_done(refusal())

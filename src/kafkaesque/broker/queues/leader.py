@@ -8,7 +8,12 @@ from kafkaesque.broker.queues.host import HostParts, QueueHost, refusal_of
 from kafkaesque.broker.queues.putting import Moving, Putting
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
-from kafkaesque.model.errors import InvalidRequest, RequestRefused, RequestTimedOut
+from kafkaesque.model.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    RequestRefused,
+    RequestTimedOut,
+)
 from kafkaesque.model.records import Record
 from kafkaesque.queues import requests as r
 from kafkaesque.queues.state import Place
@@ -17,6 +22,9 @@ from kafkaesque.queues.state import Place
 TAKEN_MAX = 10_000
 #: Bytes that one answer has, but for a single message.
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
+
+#: How long a redrive waits for the options that hold.
+OPTIONS_MS_MAX = 5_000
 
 _PERHAPS_TAKEN = "the queue has another leader; messages may have been taken"
 
@@ -53,9 +61,32 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             host.ask_engine(seek, _told(on_done, _done))
         case q.AskQueue():
             on_done(count(host))
+        case q.RedriveQueue(target=target) if target:
+            _redrive(host, parts, target, on_done)
         case _:
             asked, answer = _engine_request(host, request)
             host.ask_engine(asked, _told(on_done, answer))
+
+
+def _redrive(host: QueueHost, parts: HostParts, target: str, on_done: OnDone) -> None:
+    """Begin to move messages, at the rate that was acknowledged before.
+
+    A broker that lags behind in the cluster's metadata would move all of them at the rate of
+    before, and what is on its way cannot be called back.
+    """
+
+    def on_metadata(is_current: bool) -> None:
+        if not is_current:
+            on_done(LeaderNotAvailable("the queue's options could not be read in time"))
+            return
+        try:
+            request = r.Redrive(token=host.new_token(), target=target)
+            host.ask_engine(request, _told(on_done, _done))
+        except RequestRefused as refusal:
+            on_done(refusal)
+
+    host.partition()
+    parts.metadata.when_current(OPTIONS_MS_MAX, on_metadata)
 
 
 def _engine_request(
