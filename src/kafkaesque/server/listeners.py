@@ -15,6 +15,7 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
@@ -37,6 +38,7 @@ PORTS: Final[Mapping[str, int]] = {
     ADMIN: 8080,
     SQS: 9324,
     AMQP: 5672,
+    NATS: 4222,
     WEBSOCKET: 8090,
     REGISTRY: 8081,
 }

@@ -39,6 +39,7 @@ PORTS_DEFAULT = BrokerPorts(
     admin=8080,
     sqs=9324,
     amqp=5672,
+    nats=4222,
     registry=8181,
 )
 #: How the ports of a broker are called where they are shown, in this order.
@@ -47,6 +48,7 @@ _SHOWN = {
     "admin": "admin",
     "sqs": "SQS",
     "amqp": "AMQP",
+    "nats": "NATS",
     "websocket": "WebSocket",
     "registry": "schemas",
 }
@@ -119,6 +121,10 @@ AmqpPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
 ]
+NatsPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for NATS; 0: none.", show_default="4222, or as before"),
+]
 WebSocketPortOption = Annotated[
     int | None,
     typer.Option(
@@ -159,6 +165,7 @@ def up(
     sqs_port: SqsPortOption = None,
     registry_port: RegistryPortOption = None,
     amqp_port: AmqpPortOption = None,
+    nats_port: NatsPortOption = None,
     websocket_port: WebSocketPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
@@ -186,6 +193,7 @@ def up(
         "admin": admin_port,
         "sqs": sqs_port,
         "amqp": amqp_port,
+        "nats": nats_port,
         "registry": registry_port,
         "websocket": websocket_port,
     }
