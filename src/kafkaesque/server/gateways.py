@@ -13,6 +13,7 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    MQTT,
     NATS,
     REGISTRY,
     SQS,
@@ -55,6 +56,12 @@ def _make_amqp(doors: Doors, chassis: Chassis) -> Gateway:
     return AmqpGateway(doors, chassis)
 
 
+def _make_mqtt(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.mqtt.gateway import MqttGateway
+
+    return MqttGateway(doors, chassis)
+
+
 def _make_nats(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.gateway.nats.gateway import NatsGateway
 
@@ -74,13 +81,14 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     SQS: _make_sqs,
     REGISTRY: _make_registry,
     AMQP: _make_amqp,
+    MQTT: _make_mqtt,
     NATS: _make_nats,
     ADMIN: _make_admin,
 }
 
 
 #: What is spoken over WebSocket, by the path of the handshake.
-PATHS: Final[Mapping[str, str]] = {"/nats": NATS}
+PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT, "/nats": NATS}
 
 
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:

@@ -35,6 +35,8 @@ DEFAULT_EXCHANGE_WORD: Final = "amq.default"
 SOURCE_TOPIC: Final = "source.topic"
 #: How a client of AMQP has declared the queue.
 DECLARATION: Final = "amqp.declaration"
+#: Whose session of MQTT the queue is.
+MQTT_SESSION: Final = "mqtt.session"
 SOURCE_START: Final = "source.start"
 #: What a cursor cannot have: its messages are admitted by the topic.
 _NOT_OF_CURSORS: Final = (
@@ -270,6 +272,12 @@ QUEUE_OPTIONS: Final = OptionTable(
             type=_STRING,
             default="",
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
+        ),
+        Option(
+            name=MQTT_SESSION,
+            type=_STRING,
+            default="",
+            doc="Over MQTT: whose session the queue is, as JSON. Not for people to set.",
         ),
     ],
 )
