@@ -125,7 +125,11 @@ class ConsumerApi:
             if not is_read:
                 request.fail("consumer_create", ApiError(ApiCode.NOT_AVAILABLE))
                 return
-            start = start_of(consumer.config, stream.log.view)
+            try:
+                start = start_of(consumer.config, stream.log.view)
+            except ApiError as error:
+                request.fail("consumer_create", error)
+                return
             if start is None:
                 self._say_info(request, stream, consumer, "consumer_create")
                 return

@@ -16,6 +16,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     NS_PER_MS,
     StreamConfig,
     check_stream,
+    completed,
     is_name,
     read_config,
     write_config,
@@ -97,7 +98,7 @@ class StreamApi:
             raise ApiError(ApiCode.STREAM_MISMATCH)
         config = msgspec.structs.replace(config, name=name)
         check_stream(config)
-        return msgspec.structs.replace(config, subjects=config.filters)
+        return completed(config)
 
     def _create_topic(self, request: Request, config: StreamConfig) -> None:
         command = CreateTopic(
