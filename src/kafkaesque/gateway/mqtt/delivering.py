@@ -22,6 +22,7 @@ from kafkaesque.gateway.mqtt.authorization import may_receive
 from kafkaesque.gateway.mqtt.feed import Feed, Taken
 from kafkaesque.gateway.mqtt.messages import read_kept
 from kafkaesque.gateway.mqtt.ports import MqttLink
+from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
 from kafkaesque.gateway.mqtt.subscriptions import Match, Subscribed, match_of
 from kafkaesque.protocols.mqtt.errors import protocol_error
 from kafkaesque.protocols.mqtt.exchanges import Outcome, OutgoingExchanges
@@ -58,7 +59,16 @@ class _Item(NamedTuple):
 class Delivering:
     """See the module."""
 
-    __slots__ = ("_backlog_bytes", "_live", "_next_id", "_taken", "_under_way", "_waiting", "link")
+    __slots__ = (
+        "_backlog_bytes",
+        "_live",
+        "_next_id",
+        "_retained",
+        "_taken",
+        "_under_way",
+        "_waiting",
+        "link",
+    )
 
     def __init__(self, link: MqttLink) -> None:
         self.link: Final = link
@@ -70,6 +80,10 @@ class Delivering:
         #: The same of live messages.
         self._live: Final[deque[_Item]] = deque()
         self._backlog_bytes = 0
+        #: Retained messages of new subscriptions, a page at a time.
+        self._retained: Final = RetainedFeed(
+            link.desk.doors.live, link.shared.clock, self._on_retained
+        )
         self._next_id = _SESSION_IDS
 
     def begin(self) -> None:
@@ -134,14 +148,13 @@ class Delivering:
         self._put_live(item)
         self.pump()
 
-    def send_retained(self, message: LiveMessage, subscribed: Subscribed) -> None:
-        """Send a message that was retained, for a new subscription."""
-        match = match_of((subscribed,), is_own=message.origin == self.link.origin_of)
-        if match is None or self.link.is_over:
-            return
-        qos = min(match.qos, message.qos)
-        self._put_live(_Item(message, qos, True, match.identifiers, False, None, 0))
-        self.pump()
+    def send_retained(self, subscribed: Subscribed) -> None:
+        """Send what is retained for a subscription (3.3.1-9)."""
+        self._retained.add(subscribed)
+
+    def _on_retained(self) -> None:
+        if not self.link.is_over:
+            self.pump()
 
     def _put_live(self, item: _Item) -> None:
         size = item.message.size
@@ -160,12 +173,29 @@ class Delivering:
             if not self._can_send(self._waiting[0]):
                 break
             self._send(self._waiting.popleft())
+        self._pump_retained()
         while self._live and not self.link.is_over and not self.link.is_slow:
             if not self._can_send(self._live[0]):
                 break
             item = self._live.popleft()
             self._backlog_bytes -= item.message.size
             self._send(item)
+
+    def _pump_retained(self) -> None:
+        retained = self._retained
+        while not self.link.is_over and not self.link.is_slow:
+            found = retained.first
+            if found is None:
+                return
+            message, subscribed = found
+            match = match_of((subscribed,), is_own=False)
+            if match is not None:
+                qos = min(match.qos, message.qos)
+                item = _Item(message, qos, True, match.identifiers, False, None, 0)
+                if not self._can_send(item):
+                    return
+                self._send(item)
+            retained.take()
 
     def _can_send(self, item: _Item) -> bool:
         if not item.qos:
@@ -266,6 +296,7 @@ class Delivering:
                 unsent.setdefault(item.taken.feed, []).append(item.taken)
         self._waiting.clear()
         self._live.clear()
+        self._retained.end()
         for feed, each in unsent.items():
             feed.release([taken.claim for taken in each])
 

@@ -85,6 +85,7 @@ class Subscribing:
             link.fail(protocol_error("a shared subscription with no local (3.8.3-4)"))
             return
         reasons: list[ReasonCode] = [_R.UNSPECIFIED_ERROR] * len(packet.subscriptions)
+        old = {each.options.topic_filter for each in link.subscriptions}
         left = len(packet.subscriptions)
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
@@ -94,7 +95,7 @@ class Subscribing:
             reasons[number] = reason
             left -= 1
             if not left:
-                link.done(lambda: self._confirm(packet, reasons))
+                link.done(lambda: self._confirm(packet, reasons, old))
 
         link.begin()
         last = {each.topic_filter: at for at, each in enumerate(packet.subscriptions)}
@@ -106,11 +107,22 @@ class Subscribing:
                 reason = filter_reason(each.topic_filter)
                 on_one(number, reason if reason.is_error else _GRANTED[each.qos])
 
-    def _confirm(self, packet: Subscribe, reasons: list[ReasonCode]) -> None:
+    def _confirm(self, packet: Subscribe, reasons: list[ReasonCode], old: set[str]) -> None:
         link = self._link
+        granted = [
+            each
+            for each, reason in zip(packet.subscriptions, reasons, strict=True)
+            if not reason.is_error
+        ]
         if not link.is_v5:
             reasons = [_R.UNSPECIFIED_ERROR if each.is_error else each for each in reasons]
         link.send(Suback(packet_id=packet.packet_id, reasons=tuple(reasons)))
+        for each in granted:
+            subscribed = link.subscriptions.get(each.topic_filter)
+            is_new = each.topic_filter not in old
+            if subscribed is not None and subscribed.options is each:
+                if each.retain_handling == 0 or (each.retain_handling == 1 and is_new):
+                    self._delivering.send_retained(subscribed)
 
     def _subscribe(self, wanted: Subscription, identifier: int, on_done: OnReason) -> None:
         link, topic_filter = self._link, wanted.topic_filter
