@@ -22,6 +22,7 @@ from kafkaesque.gateway.mqtt.feed import Feed
 from kafkaesque.gateway.mqtt.opening import Opening
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.publishing import Publishing
+from kafkaesque.gateway.mqtt.shares import Shares
 from kafkaesque.gateway.mqtt.subscribing import Subscribing
 from kafkaesque.gateway.mqtt.wills import Testament
 from kafkaesque.model.errors import InvariantBroken
@@ -63,6 +64,7 @@ class MqttConnection(MqttLink):
         "_is_receiving",
         "_opening",
         "_publishing",
+        "_shares",
         "_stranger_bytes",
         "_subscribing",
         "_testament",
@@ -72,9 +74,10 @@ class MqttConnection(MqttLink):
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(desk, shared)
-        self._delivering: Final = Delivering(self)
+        self._shares: Final = Shares(desk, self)
+        self._delivering: Final = Delivering(self, self._shares)
         self._publishing: Final = Publishing(self)
-        self._subscribing: Final = Subscribing(self, self._delivering)
+        self._subscribing: Final = Subscribing(self, self._delivering, self._shares)
         self._testament: Final = Testament(self)
         self._opening: Final = Opening(self, self)
         #: What has come and waits for what came before.
@@ -281,6 +284,8 @@ class MqttConnection(MqttLink):
 
     def on_lost(self, feed: Feed, *, is_taken_over: bool) -> None:
         """See `FeedOwner`."""
+        if self._shares.lose(feed):
+            return
         if is_taken_over:
             self.take_over()
         else:
@@ -332,6 +337,7 @@ class MqttConnection(MqttLink):
             del clients[self.client_id]
         self._subscribing.end()
         self._delivering.end()
+        self._shares.end()
         expiry_s = self._opening.expiry_s
         if self.session is not None:
             self.session.end(is_kept=expiry_s > 0)
