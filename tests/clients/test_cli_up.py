@@ -53,6 +53,8 @@ class Up:
             "0",
             "--mqtt-port",
             "0",
+            "--nats-port",
+            "0",
             "--websocket-port",
             "0",
         ]

@@ -134,6 +134,11 @@ def plain(value: object) -> object:
             return value
 
 
+def plain_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return arguments of a declaration as JSON can have them."""
+    return {name: plain(value) for name, value in arguments.items()}
+
+
 def properties_of(headers: Headers, now_ms: int) -> Properties:
     """Return the properties of AMQP that a record's headers stand for."""
     texts: dict[str, str] = {}

@@ -31,6 +31,7 @@ class BrokerPorts:
     sqs: int = 0
     amqp: int = 0
     mqtt: int = 0
+    nats: int = 0
     registry: int = 0
     websocket: int = 0
 

@@ -406,6 +406,7 @@ class LocalCluster:
             "sqs.port": ports.sqs,
             "amqp.port": ports.amqp,
             "mqtt.port": ports.mqtt,
+            "nats.port": ports.nats,
             "websocket.port": ports.websocket,
             "peer.port": ports.peer,
         }

@@ -14,6 +14,7 @@ from kafkaesque.broker.listeners import (
     AMQP,
     KAFKA,
     MQTT,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
@@ -61,6 +62,12 @@ def _make_mqtt(doors: Doors, chassis: Chassis) -> Gateway:
     return MqttGateway(doors, chassis)
 
 
+def _make_nats(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.nats.gateway import NatsGateway
+
+    return NatsGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -75,12 +82,13 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     REGISTRY: _make_registry,
     AMQP: _make_amqp,
     MQTT: _make_mqtt,
+    NATS: _make_nats,
     ADMIN: _make_admin,
 }
 
 
 #: What is spoken over WebSocket, by the path of the handshake.
-PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT}
+PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT, "/nats": NATS}
 
 
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:

@@ -16,6 +16,7 @@ from kafkaesque.broker.listeners import (
     AMQP,
     KAFKA,
     MQTT,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
@@ -39,6 +40,7 @@ PORTS: Final[Mapping[str, int]] = {
     SQS: 9324,
     AMQP: 5672,
     MQTT: 1883,
+    NATS: 4222,
     WEBSOCKET: 8090,
     REGISTRY: 8081,
 }

@@ -16,6 +16,7 @@ from kafkaesque.broker.listeners import (
     AMQP,
     KAFKA,
     MQTT,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
@@ -33,6 +34,7 @@ from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.mqtt.gateway import MqttGateway
+from kafkaesque.gateway.nats.gateway import NatsGateway
 from kafkaesque.gateway.registry.gateway import RegistryGateway
 from kafkaesque.gateway.sqs.gateway import SqsGateway
 from kafkaesque.gateway.text.gateway import TextGateway
@@ -54,6 +56,7 @@ SQS_PORT: Final = 9324
 REGISTRY_PORT: Final = 8081
 AMQP_PORT: Final = 5672
 MQTT_PORT: Final = 1883
+NATS_PORT: Final = 4222
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
@@ -114,6 +117,7 @@ REGISTRY_GATEWAYS: Final[Mapping[int, MakeGateway]] = {
 }
 AMQP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, AMQP_PORT: AmqpGateway}
 MQTT_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, MQTT_PORT: MqttGateway}
+NATS_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, NATS_PORT: NatsGateway}
 #: What is spoken at these ports, and registered with the controller.
 PROTOCOLS: Final[Mapping[int, str]] = {
     KAFKA_PORT: KAFKA,
@@ -123,6 +127,7 @@ PROTOCOLS: Final[Mapping[int, str]] = {
     REGISTRY_PORT: REGISTRY,
     AMQP_PORT: AMQP,
     MQTT_PORT: MQTT,
+    NATS_PORT: NATS,
 }
 #: Open from the start of a broker to its end, as it is at a real one.
 EARLY: Final = (ADMIN_PORT,)

@@ -40,6 +40,7 @@ PORTS_DEFAULT = BrokerPorts(
     sqs=9324,
     amqp=5672,
     mqtt=1883,
+    nats=4222,
     registry=8181,
 )
 #: How the ports of a broker are called where they are shown, in this order.
@@ -49,6 +50,7 @@ _SHOWN = {
     "sqs": "SQS",
     "amqp": "AMQP",
     "mqtt": "MQTT",
+    "nats": "NATS",
     "websocket": "WebSocket",
     "registry": "schemas",
 }
@@ -125,6 +127,10 @@ MqttPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for MQTT; 0: none.", show_default="1883, or as before"),
 ]
+NatsPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for NATS; 0: none.", show_default="4222, or as before"),
+]
 WebSocketPortOption = Annotated[
     int | None,
     typer.Option(
@@ -166,6 +172,7 @@ def up(
     registry_port: RegistryPortOption = None,
     amqp_port: AmqpPortOption = None,
     mqtt_port: MqttPortOption = None,
+    nats_port: NatsPortOption = None,
     websocket_port: WebSocketPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
@@ -194,6 +201,7 @@ def up(
         "sqs": sqs_port,
         "amqp": amqp_port,
         "mqtt": mqtt_port,
+        "nats": nats_port,
         "registry": registry_port,
         "websocket": websocket_port,
     }
