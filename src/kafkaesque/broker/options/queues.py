@@ -39,6 +39,8 @@ SOURCE_TOPIC: Final = "source.topic"
 DECLARATION: Final = "amqp.declaration"
 #: Whose session of MQTT the queue is.
 MQTT_SESSION: Final = "mqtt.session"
+#: Which subscription of MQTT its consumers share.
+MQTT_SHARE: Final = "mqtt.share"
 SOURCE_START: Final = "source.start"
 WRITE_CACHING: Final = "write.caching"
 #: What the queue's log has as its own options.
@@ -292,6 +294,13 @@ QUEUE_OPTIONS: Final = OptionTable(
             type=_STRING,
             default="",
             doc="Over MQTT: whose session the queue is, as JSON. Not for people to set.",
+        ),
+        Option(
+            name=MQTT_SHARE,
+            type=_STRING,
+            default="",
+            doc="Over MQTT: which subscription its consumers share, as JSON. Not for people to "
+            "set.",
         ),
     ],
 )
