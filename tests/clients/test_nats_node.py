@@ -1,4 +1,4 @@
-"""nats.js, unchanged: the core protocol, JetStream, keys and values."""
+"""nats.js, unchanged: the core protocol, JetStream, keys and values, across brokers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.clients.nats_cluster import NatsCluster
 
 @pytest.mark.skipif(bool(node_client.missing()), reason=node_client.missing() or "-")
 def test_nats_js(tmp_path: Path) -> None:
-    with NatsCluster(1, tmp_path) as cluster:
-        urls = [cluster.url(1), cluster.url(1)]
+    with NatsCluster(3, tmp_path) as cluster:
+        urls = [cluster.url(1), cluster.url(2)]
         found = node_client.run_node("nats", "", urls=urls, name="nats-js")
     assert found["answer"] == ["hello!", "question"]
     assert found["nobody"] == "RequestError"
