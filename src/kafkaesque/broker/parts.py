@@ -291,7 +291,7 @@ class BrokerParts(LogParts):
             ),
             queues=self.queues,
             exchanges=exchanges,
-            live=Live(node=self.node, hub=hub, exchanges=exchanges),
+            live=Live(node=self.node, hub=hub, exchanges=exchanges, retained=self.retained),
             access=self._make_access(),
             keys=self.topic_keys,
             schemas=self.schemas,

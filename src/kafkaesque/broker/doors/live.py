@@ -11,6 +11,7 @@ from typing import Final
 from kafkaesque.broker.doors.exchanges import Exchanges, Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.live.hub import LiveHub
+from kafkaesque.broker.live.retained_log import OnFound, OnRetained, RetainedLog, RetainedPage
 from kafkaesque.broker.live.subscribers import Receiver, Subscription
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId
@@ -30,7 +31,17 @@ PUBLISH_TIMEOUT_MS: Final = 30_000
 #: In how many places a message is, or why it is not in all of them; called once.
 OnPublished = Callable[[int | RequestRefused], None]
 
-__all__ = ["Live", "LiveMessage", "OnPublished", "Origin", "Receiver", "Subscription"]
+__all__ = [
+    "Live",
+    "LiveMessage",
+    "OnFound",
+    "OnPublished",
+    "OnRetained",
+    "Origin",
+    "Receiver",
+    "RetainedPage",
+    "Subscription",
+]
 
 
 class Live:
@@ -41,12 +52,15 @@ class Live:
     are for gateways to check.
     """
 
-    __slots__ = ("_connections", "_exchanges", "_hub", "_node")
+    __slots__ = ("_connections", "_exchanges", "_hub", "_node", "_retained")
 
-    def __init__(self, *, node: NodeId, hub: LiveHub, exchanges: Exchanges) -> None:
+    def __init__(
+        self, *, node: NodeId, hub: LiveHub, exchanges: Exchanges, retained: RetainedLog
+    ) -> None:
         self._node = node
         self._hub = hub
         self._exchanges = exchanges
+        self._retained = retained
         self._connections = 0
 
     def new_origin(self, protocol: str) -> Origin:
@@ -127,6 +141,30 @@ class Live:
     def wants(self, key: NameKey) -> bool:
         """Tell whether any live subscriber may want a name, as far as this broker has heard."""
         return self._hub.wants(key)
+
+    # -- retained messages
+
+    def retain(self, message: LiveMessage, on_done: OnRetained) -> None:
+        """Keep a message as its name's last one in the cluster; an empty body clears the name.
+
+        It is published to nobody by this. `on_done` is called once, maybe at once: with None when
+        it is committed, or with a refusal, after which nothing was kept but for `RequestTimedOut`,
+        where nobody knows. Refusals: `MessageTooLarge`, `OverBound`, `LeaderNotAvailable`. Of one
+        name the messages that come through one broker are kept in the order of the calls.
+        """
+        self._retained.retain(message, on_done)
+
+    def retained(
+        self, name_filter: NameFilter, on_found: OnFound, *, after: NameKey | None = None
+    ) -> None:
+        """Find the retained messages of all names that a filter matches, a page at a time.
+
+        `on_found` is called once, maybe at once, with a page or with `LeaderNotAvailable`. What was
+        committed before the first page was asked for is found, but for names that are cleared
+        meanwhile, and messages whose life has ended. Ask for the next page with the page's `after`,
+        when there is room for it; a page may be empty and not the last one.
+        """
+        self._retained.retained(name_filter, after, on_found)
 
 
 def _publication(message: LiveMessage) -> Publication:

@@ -26,8 +26,10 @@ ARGUMENTS_BYTES_MAX: Final = 16 * 1024
 QUEUE_TYPES: Final = ("classic", "quorum")
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
+GROUP_SIZE: Final = "x-quorum-initial-group-size"
 OVERFLOW: Final = "x-overflow"
 REJECT_AND_DEAD_LETTER: Final = "reject-publish-dlx"
+_DEAD_LETTERS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
 _OVERFLOWS: Final = ("drop-head", "reject-publish", REJECT_AND_DEAD_LETTER)
 
 
@@ -69,6 +71,11 @@ def declaration_of(queue: QueueState) -> Declaration | None:
         return _declaration.decode(said)
     except msgspec.MsgspecError:
         return None
+
+
+def has_dead_letters(queue: QueueState) -> bool:
+    """Tell whether what is given up in a queue goes somewhere."""
+    return any(queue.options.get(name) for name in _DEAD_LETTERS)
 
 
 # -- arguments as options
@@ -134,7 +141,7 @@ _ARGUMENTS: Final[Mapping[str, Callable[[str, object], dict[str, str]]]] = {
     "x-delayed-retry-min": _number("delayed.retry.min.ms", YEAR_MS),
     "x-delayed-retry-max": _number("delayed.retry.max.ms", YEAR_MS),
     "x-queue-leader-locator": _text(),
-    "x-quorum-initial-group-size": _number("", 2**15 - 1, least=1),
+    GROUP_SIZE: _number("", 2**15 - 1, least=1),
     "x-quorum-target-group-size": _number("", 2**15 - 1, least=1),
     "x-queue-mode": _text("default", "lazy"),
 }
@@ -196,7 +203,51 @@ def _dead_letters(
         options["overflow"] = "dead-letter"
 
 
+def arguments_of(queue: QueueState) -> dict[str, object]:
+    """Return the arguments that a queue has: those of its declaration, or what options stand for.
+
+    A queue that AMQP did not declare can be declared with these.
+    """
+    said = declaration_of(queue)
+    if said is not None:
+        return dict(said.arguments)
+    found: dict[str, object] = {}
+    options = queue.options
+    for argument, option in _NUMBERS.items():
+        value = options.get(option, "")
+        if value.isdecimal() and int(value):
+            found[argument] = int(value)
+    if options.get("delivery.limit", "0") != "0":
+        found["x-delivery-limit"] = int(options["delivery.limit"]) - 1
+    if options.get("overflow", "drop-head") == "reject-publish":
+        found[OVERFLOW] = "reject-publish"
+    if options.get("sharing") == "single-active":
+        found["x-single-active-consumer"] = True
+    return {**found, **_dead_letter_arguments(options)}
+
+
+def _dead_letter_arguments(options: Mapping[str, str]) -> dict[str, object]:
+    exchange, key = options.get("dead.letter.exchange"), options.get("dead.letter.routing.key")
+    target = options.get("dead.letter.queue")
+    if target:
+        return {DEAD_LETTER_EXCHANGE: "", DEAD_LETTER_KEY: target}
+    if not exchange:
+        return {}
+    word = "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
+    return {DEAD_LETTER_EXCHANGE: word, **({DEAD_LETTER_KEY: key} if key else {})}
+
+
 # -- the same declaration again
+
+#: Options that are numbers, by their arguments.
+_NUMBERS: Final[Mapping[str, str]] = {
+    "x-message-ttl": "message.ttl.ms",
+    "x-max-length": "max.length",
+    "x-max-length-bytes": "max.length.bytes",
+    "x-max-priority": "max.priority",
+    "x-delayed-retry-min": "delayed.retry.min.ms",
+    "x-delayed-retry-max": "delayed.retry.max.ms",
+}
 
 #: What has to be the same in a second declaration; options of queues that AMQP did not declare.
 _COMPARED: Final[Mapping[str, str]] = {
