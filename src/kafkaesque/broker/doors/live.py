@@ -64,7 +64,11 @@ class Live:
         self._connections = 0
 
     def new_origin(self, protocol: str) -> Origin:
-        """Return what a new connection is called in the messages that it publishes."""
+        """Return what a new connection is called in the messages that it publishes.
+
+        The first one has this broker ask the others what their subscribers want.
+        """
+        self._hub.begin()
         self._connections += 1
         return Origin(protocol, self._node, self._connections)
 
