@@ -754,6 +754,23 @@ export interface RuleRow {
   host: string;
 }
 
+/** A version that a schema refers to. */
+export interface SchemaReference {
+  name: string;
+  subject: string;
+  version: number;
+}
+
+/** A version of a subject. */
+export interface SchemaVersion {
+  version: number;
+  id: number;
+  type: string;
+  schema: string;
+  references: SchemaReference[];
+  referenced_by: number;
+}
+
 /** Which messages are searched for; all that is given has to hold. */
 export interface SearchFilter {
   contains?: string;
@@ -847,6 +864,40 @@ export interface ShownRole {
   description: string;
   users: string[];
   rules: number;
+}
+
+/** Subjects that the client may see. */
+export interface SubjectList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: SubjectRow[];
+  is_current: boolean;
+}
+
+/** A subject in a list. */
+export interface SubjectRow {
+  name: string;
+  type: string;
+  version: number;
+  id: number;
+  versions: number;
+  compatibility: string;
+}
+
+/** A subject, with its versions, the newest first; at most 100 of `version_total`. */
+export interface SubjectView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  name: string;
+  compatibility: string;
+  mode: string;
+  versions: SchemaVersion[];
+  version_total: number;
+  is_current: boolean;
 }
 
 /** A listener of the broker that answers. */

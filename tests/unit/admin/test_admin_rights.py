@@ -121,6 +121,12 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     "rewrapKeys": ("POST", "/keys/rewrap", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "rotateKey": ("POST", "/topics/orders-eu/keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "shredKey": ("DELETE", "/topics/orders-eu/keys/1", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "showSubject": (
+        "GET",
+        "/schemas/orders-value",
+        None,
+        (_O.DESCRIBE, _T.SUBJECT, "orders-value"),
+    ),
     "listUsers": ("GET", "/users", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "listRoles": ("GET", "/roles", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "listRules": ("GET", "/rules", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
@@ -186,6 +192,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
 }
 #: What is answered where it is allowed: there is no such person, role or queue, and no key keeper.
 ANSWERS = {
+    "showSubject": 404,
     "changeUser": 404,
     "deleteUser": 404,
     "makeAccessKey": 400,
@@ -215,6 +222,7 @@ WITHOUT_NEEDS = {
     "listTopics",
     "listQueues",
     "listVhosts",
+    "listSubjects",
     "listExchanges",
     "listGroups",
     "listTransactions",
@@ -285,7 +293,7 @@ def test_an_operation_is_refused_without_its_rule(
     cluster: AdminCluster, token: str, name: str
 ) -> None:
     operation, kind, resource = CALLS[name][3]
-    is_hidden = resource in ("orders-eu", "team", "mails", "logs")
+    is_hidden = resource in ("orders-eu", "team", "mails", "logs", "orders-value")
     assert ask(cluster, token, name).status == (404 if is_hidden or name in TOPIC_KEYS else 403)
     # Nor by what is allowed with another resource, or another operation.
     if name in TOPIC_KEYS:

@@ -41,6 +41,7 @@ from kafkaesque.admin.api.routes import (
     why_routes,
 )
 from kafkaesque.admin.api.rules import RulePages
+from kafkaesque.admin.api.schemas import SchemaPages, schema_routes
 from kafkaesque.admin.api.searching import SearchPages
 from kafkaesque.admin.api.sessions import SessionPages
 from kafkaesque.admin.api.topics import TopicPages
@@ -111,6 +112,7 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
         *group_routes(GroupPages(context)),
         *why_routes(WhyPages(context)),
         *plot_routes(plots),
+        *schema_routes(SchemaPages(context)),
         *access_routes(AccessPages(context), RulePages(context)),
         *session_routes(SessionPages(context, visitors)),
     ]

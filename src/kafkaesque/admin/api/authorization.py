@@ -89,10 +89,16 @@ def refuse_unknown_exchange(call: Call[Any, Any]) -> None:
     call.refuse(404, "NoSuchExchange", f"there is no exchange {name!r} in vhost {vhost!r}")
 
 
+def refuse_unknown_subject(call: Call[Any, Any], name: str) -> None:
+    """Answer as for a subject of schemas that does not exist."""
+    call.refuse(404, "SubjectNotFound", f"there is no subject {name!r}")
+
+
 _UNKNOWN: Final[Mapping[ResourceType, Callable[[Call[Any, Any], str], None]]] = {
     ResourceType.TOPIC: refuse_unknown_topic,
     ResourceType.GROUP: refuse_unknown_group,
     ResourceType.QUEUE: lambda call, _: refuse_unknown_queue(call),
+    ResourceType.SUBJECT: refuse_unknown_subject,
     ResourceType.EXCHANGE: lambda call, _: refuse_unknown_exchange(call),
 }
 _O: Final = Operation
@@ -214,6 +220,13 @@ ROWS: Final[Mapping[str, Row]] = {
     # And Write on what they lead to.
     "bind": _exchange(_O.READ),
     "unbind": _exchange(_O.READ),
+    "listSubjects": _FILTERED,
+    "showSubject": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.SUBJECT,
+        name=lambda call: call.params["subject"],
+        is_hidden=True,
+    ),
     "listGroups": _FILTERED,
     # And of its topics those that the client may see.
     "showGroup": Row(
