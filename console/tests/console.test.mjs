@@ -26,7 +26,7 @@ const PAGES = [
   ['access?tab=roles', 'the same in a terminal'],
   ['access?tab=rules', 'the same in a terminal'],
   ['access?tab=explain', 'Who may do this?'],
-  ['keys', 'No topic is encrypted'],
+  ['keys', 'Nothing is encrypted'],
   ['keys?tab=certificates', 'in the clear'],
   ['audit', 'Nothing was audited'],
   ['account', 'Nobody has to log in here'],

@@ -51,6 +51,12 @@ class Up:
             "0",
             "--amqp-port",
             "0",
+            "--mqtt-port",
+            "0",
+            "--nats-port",
+            "0",
+            "--websocket-port",
+            "0",
         ]
         self.bootstrap = f"127.0.0.1:{kafka}"
         self.process = subprocess.Popen(

@@ -16,12 +16,20 @@ ADMIN: Final = "admin"
 SQS: Final = "sqs"
 REGISTRY: Final = "registry"
 AMQP: Final = "amqp"
+MQTT: Final = "mqtt"
+NATS: Final = "nats"
+#: MQTT, STOMP and NATS within it, by path.
+WEBSOCKET: Final = "websocket"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, REGISTRY)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, MQTT, NATS, WEBSOCKET, REGISTRY)
 #: Those of them whose every log-in sends a password or a token.
-IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, REGISTRY)
+IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, MQTT, NATS, WEBSOCKET, REGISTRY)
+#: Those whose listeners in [broker] have its key `access`.
+WITH_COMMON_ACCESS: Final = (KAFKA, SQS, AMQP, MQTT, NATS, WEBSOCKET, REGISTRY)
+#: Those that change messages, so that an open one undoes a log-in elsewhere.
+_ALWAYS_GUARDED: Final = (TEXT, SQS, AMQP, MQTT, NATS, WEBSOCKET)
 
 
 class AccessMode(Enum):
@@ -66,6 +74,8 @@ class Listener:
     log_in_by: LogInBy = LogInBy.SASL
     #: SASL mechanisms that are enabled by name; empty: all that fit the listener.
     named_mechanisms: tuple[str, ...] = ()
+    #: Pages of which other origins may connect, where web pages can: `https://example.org`.
+    origins: tuple[str, ...] = ()
 
     @property
     def address(self) -> Address:
@@ -109,6 +119,7 @@ def default_listener(
     bind: Address | None = None,
     setting: str = "",
     access: AccessMode = AccessMode.OPEN,
+    origins: tuple[str, ...] = (),
 ) -> Listener:
     """Return a protocol's listener where nobody has named one: it has the protocol's name."""
     return Listener(
@@ -118,6 +129,7 @@ def default_listener(
         bind=bind,
         setting=setting,
         access=access,
+        origins=origins,
     )
 
 
@@ -185,7 +197,7 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
         if each.access is not AccessMode.OPEN:
             continue
         # Whoever has this machine has the broker's files as well.
-        if each.protocol in (TEXT, SQS, AMQP) or (each.protocol == ADMIN and not each.is_local):
+        if each.protocol in _ALWAYS_GUARDED or (each.protocol == ADMIN and not each.is_local):
             helps = (
                 f"{each.protocol}.port = 0, or access of its [[listener]]"
                 if each.protocol != ADMIN

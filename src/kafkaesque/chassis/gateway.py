@@ -8,7 +8,7 @@ from kafkaesque.broker.listeners import Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.link import ClientConnection, PortOptions, Shared
 from kafkaesque.chassis.port import Port
-from kafkaesque.env.network import Address
+from kafkaesque.env.network import Address, ConnectionHandler
 
 
 class Drainable(Protocol):
@@ -55,7 +55,7 @@ class Gateway(ABC):
         return {key: each for port in self.ports for key, each in port.connections.items()}
 
     def listen(
-        self, address: Address, options: PortOptions, make: Callable[[Shared], ClientConnection]
+        self, address: Address, options: PortOptions, make: Callable[[Shared], ConnectionHandler]
     ) -> Address:
         """Open a port; return the bound address.
 

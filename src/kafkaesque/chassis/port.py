@@ -10,7 +10,7 @@ from typing import Final
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.link import ClientConnection, PortOptions, Shared
 from kafkaesque.env.clock import Timer
-from kafkaesque.env.network import Address, Listener, ListenOptions
+from kafkaesque.env.network import Address, ConnectionHandler, Listener, ListenOptions
 from kafkaesque.model.errors import InvariantBroken
 
 #: How often silent clients are looked for, at least, and at most where little silence is allowed.
@@ -29,7 +29,7 @@ class Port:
         self,
         chassis: Chassis,
         options: PortOptions,
-        make_connection: Callable[[Shared], ClientConnection],
+        make_connection: Callable[[Shared], ConnectionHandler],
     ) -> None:
         name = (options.protocol, options.listener)
         if name in chassis.meters:
@@ -63,11 +63,19 @@ class Port:
                 connections_max=options.connections_max,
                 on_refused=self._on_refused,
             ),
-            lambda: self._make_connection(self._shared),
+            self.serve(),
         )
+        return self._listener.address
+
+    def serve(self) -> Callable[[], ConnectionHandler]:
+        """Look after connections from now on; return what makes the handler of each.
+
+        `open` has them come from a listener of its own. Without it they come from elsewhere, such
+        as a listener of WebSockets, which refuses those above `connections_max`.
+        """
         self._chassis.quotas.reload()
         self._on_sweep()
-        return self._listener.address
+        return lambda: self._make_connection(self._shared)
 
     def stop_accepting(self) -> None:
         """Accept no more; harmless if that was done."""

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Final
 
 from kafkaesque.cli.arguments import wrong_usage
@@ -22,28 +22,36 @@ _CHANCE: Final = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Where one broker listens; `text`, `admin`, `sqs`, `amqp` and `registry` 0 are nowhere."""
+    """Where one broker listens, by protocol; those that are 0 are nowhere."""
 
     kafka: int
-    text: int
     peer: int
+    text: int = 0
     admin: int = 0
     sqs: int = 0
     amqp: int = 0
+    mqtt: int = 0
+    nats: int = 0
     registry: int = 0
+    websocket: int = 0
 
     def named(self) -> list[tuple[str, int]]:
         """Return the ports that are used, with what they are for."""
-        ports = [("Kafka", self.kafka), ("peer", self.peer)]
-        ports += [("text", self.text)] if self.text else []
-        ports += [("sqs", self.sqs)] if self.sqs else []
-        ports += [("amqp", self.amqp)] if self.amqp else []
-        ports += [("registry", self.registry)] if self.registry else []
-        return [*ports, ("admin", self.admin)] if self.admin else ports
+        all_ports = [(_KAFKA if name == KAFKA else name, getattr(self, name)) for name in _NAMES]
+        return [(name, port) for name, port in all_ports if port or name in (_KAFKA, PEER)]
+
+    def moved(self, count: int) -> "BrokerPorts":
+        """Return the ports of the broker that comes so many behind this one."""
+        ports = {name: getattr(self, name) for name in _NAMES}
+        return BrokerPorts(**{name: port + count if port else 0 for name, port in ports.items()})
 
 
+KAFKA: Final = "kafka"
+PEER: Final = "peer"
+_KAFKA: Final = "Kafka"
+_NAMES: Final = tuple(each.name for each in fields(BrokerPorts))
 #: Every protocol that a local broker can speak; the command line itself needs Kafka's.
-PROTOCOLS: Final = ("kafka", "text", "admin", "sqs", "amqp", "registry")
+PROTOCOLS: Final = tuple(name for name in _NAMES if name != PEER)
 
 
 def narrowed(
@@ -60,46 +68,25 @@ def narrowed(
     """
     wanted = [word.strip() for word in protocols.split(",") if word.strip()]
     unknown = [word for word in wanted if word not in PROTOCOLS]
-    if unknown or "kafka" not in wanted:
+    if unknown or KAFKA not in wanted:
         what = f"{unknown[0]} is no protocol" if unknown else "kafka is missing"
         hint = f"some of {','.join(PROTOCOLS)}, and always kafka, which the command line needs"
         raise wrong_usage(f"--protocols {protocols}: {what}", hint)
     return [
-        replace(
-            broker,
-            text=(broker.text or default.text) if "text" in wanted else 0,
-            admin=(broker.admin or default.admin) if "admin" in wanted else 0,
-            sqs=(broker.sqs or default.sqs) if "sqs" in wanted else 0,
-            amqp=(broker.amqp or default.amqp) if "amqp" in wanted else 0,
-            registry=(broker.registry or default.registry) if "registry" in wanted else 0,
+        BrokerPorts(
+            **{
+                name: getattr(broker, name) or getattr(default, name)
+                for name in _NAMES
+                if name in wanted or name == PEER
+            }
         )
         for broker, default in zip(brokers, defaults, strict=True)
     ]
 
 
-def ports_from(
-    kafka: int,
-    text: int,
-    peer: int,
-    admin: int,
-    sqs: int,
-    amqp: int,
-    count: int,
-    registry: int = 0,
-) -> list[BrokerPorts]:
-    """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
-    return [
-        BrokerPorts(
-            kafka=kafka + n,
-            text=text + n if text else 0,
-            peer=peer + n,
-            admin=admin + n if admin else 0,
-            sqs=sqs + n if sqs else 0,
-            amqp=amqp + n if amqp else 0,
-            registry=registry + n if registry else 0,
-        )
-        for n in range(count)
-    ]
+def ports_from(first: BrokerPorts, count: int) -> list[BrokerPorts]:
+    """Return the ports of some brokers: each broker's are one above the one's before."""
+    return [first.moved(number) for number in range(count)]
 
 
 class _Blocks:
@@ -169,20 +156,8 @@ def unused_ports(count: int) -> list[int]:
 
 def free_ports(count: int) -> list[BrokerPorts]:
     """Return ports for some brokers that nobody used a moment ago."""
-    numbers = unused_ports(7 * count)
-    sevens = zip(*(numbers[first::7] for first in range(7)), strict=True)
-    return [
-        BrokerPorts(
-            kafka=kafka,
-            text=text,
-            peer=peer,
-            admin=admin,
-            sqs=sqs,
-            amqp=amqp,
-            registry=registry,
-        )
-        for kafka, text, peer, admin, sqs, amqp, registry in sevens
-    ]
+    numbers = iter(unused_ports(len(_NAMES) * count))
+    return [BrokerPorts(**{name: next(numbers) for name in _NAMES}) for _ in range(count)]
 
 
 def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
@@ -196,14 +171,13 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
     for number, ports in enumerate(brokers, start=1):
         for purpose, port in ports.named():
             name = f"{purpose} port of broker {number}"
-            flags[port] = "--port" if purpose == "Kafka" else f"--{purpose}-port"
+            flags[port] = _flag(purpose)
             if not 0 < port <= PORT_MAX:
                 raise wrong_usage(f"{port}, the {name}, is not a port", "1 to 65535")
             if port in seen:
                 raise wrong_usage(
                     f"{port} would be both the {name} and the {seen[port]}",
-                    "set --port, --text-port, --peer-port, --admin-port, --sqs-port, --amqp-port, "
-                    "--registry-port further apart",
+                    f"set {', '.join(_flag(each) for each, _ in ports.named())} further apart",
                 )
             seen[port] = name
     for port, name in seen.items():
@@ -221,3 +195,7 @@ def _check_free(host: str, port: int, name: str, flag: str) -> None:
                 f"cannot listen on {host}:{port}, the {name}: {(error.strerror or '').lower()}",
                 hint=f"stop what uses it, or choose another one with {flag}",
             ) from None
+
+
+def _flag(purpose: str) -> str:
+    return "--port" if purpose == _KAFKA else f"--{purpose}-port"

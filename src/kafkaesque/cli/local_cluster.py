@@ -405,6 +405,9 @@ class LocalCluster:
             "kafka.port": ports.kafka,
             "sqs.port": ports.sqs,
             "amqp.port": ports.amqp,
+            "mqtt.port": ports.mqtt,
+            "nats.port": ports.nats,
+            "websocket.port": ports.websocket,
             "peer.port": ports.peer,
         }
         with_log_in = self.security is not None

@@ -39,6 +39,7 @@ from kafkaesque.server.listeners import (
     check_can_be_told,
     clashes,
     default_listeners,
+    origins_option,
     read_listener,
 )
 from kafkaesque.server.oauth_settings import OAUTH_OPTIONS, OauthSettings, read_oauth
@@ -104,7 +105,7 @@ SERVER_OPTIONS = OptionTable(
             doc="Port for Kafka clients.",
         ),
         access_option(
-            "Of the listeners at kafka.port, sqs.port, amqp.port and registry.port; a [[listener]] "
+            "Of all listeners of [broker] but those at text.port and admin.port; a [[listener]] "
             "has an access of its own."
         ),
         Option(
@@ -157,6 +158,31 @@ SERVER_OPTIONS = OptionTable(
             maximum=PORT_MAX,
             doc="Port of AMQP 0-9-1, such as 5672; 0: none. See [AMQP](amqp.md).",
         ),
+        Option(
+            name="mqtt.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of MQTT, such as 1883; 0: none. See [MQTT](mqtt.md).",
+        ),
+        Option(
+            name="nats.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of NATS, such as 4222; 0: none. See [NATS](nats.md).",
+        ),
+        Option(
+            name="websocket.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of WebSockets, such as 8090; 0: none. The path says what is spoken.",
+        ),
+        origins_option("websocket.origins", "Of the listener at websocket.port."),
         Option(
             name="registry.port",
             type=INT,
@@ -492,7 +518,9 @@ def _listeners(
         with _gathered(faults):
             named.append((read_listener(table, values), table))
     taken = [each.protocol for each, _ in named if f"{each.protocol}.port" not in given]
-    defaults = default_listeners(values, taken)
+    defaults: list[Listener] = []
+    with _gathered(faults):
+        defaults = default_listeners(values, taken)
     found: list[Listener] = []
     nothing: Mapping[str, object] = {}
     for listener, keys in [*((each, nothing) for each in defaults), *named]:

@@ -5,13 +5,25 @@ console take about as much as the rest of a small broker's gateways together. So
 here, in a function, by whoever needs it first.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, AMQP, KAFKA, REGISTRY, SQS, TEXT
+from kafkaesque.broker.listeners import (
+    ADMIN,
+    AMQP,
+    KAFKA,
+    MQTT,
+    NATS,
+    REGISTRY,
+    SQS,
+    TEXT,
+    WEBSOCKET,
+    names_of,
+)
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
+from kafkaesque.model.errors import InvariantBroken
 
 
 def _make_kafka(doors: Doors, chassis: Chassis) -> Gateway:
@@ -44,6 +56,18 @@ def _make_amqp(doors: Doors, chassis: Chassis) -> Gateway:
     return AmqpGateway(doors, chassis)
 
 
+def _make_mqtt(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.mqtt.gateway import MqttGateway
+
+    return MqttGateway(doors, chassis)
+
+
+def _make_nats(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.nats.gateway import NatsGateway
+
+    return NatsGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -57,13 +81,48 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     SQS: _make_sqs,
     REGISTRY: _make_registry,
     AMQP: _make_amqp,
+    MQTT: _make_mqtt,
+    NATS: _make_nats,
     ADMIN: _make_admin,
 }
+
+
+#: What is spoken over WebSocket, by the path of the handshake.
+PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT, "/nats": NATS}
 
 
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:
     """Return what speaks a protocol; it listens nowhere yet."""
     return _MAKERS[protocol](doors, chassis)
+
+
+def make_gateways(doors: Doors, chassis: Chassis, protocols: Iterable[str]) -> dict[str, Gateway]:
+    """Return what speaks the protocols, one gateway each; they listen nowhere yet.
+
+    With WebSockets there is whatever is spoken within them, whether it has a port of its own or
+    not.
+    """
+    wanted = dict.fromkeys(protocols)
+    over_web_socket = PATHS if WEBSOCKET in wanted else {}
+    wanted.update(dict.fromkeys(over_web_socket.values()))
+    found = {each: make_gateway(doors, chassis, each) for each in wanted if each != WEBSOCKET}
+    if WEBSOCKET in wanted:
+        found[WEBSOCKET] = _make_web_socket(doors, chassis, found)
+    return found
+
+
+def _make_web_socket(doors: Doors, chassis: Chassis, found: Mapping[str, Gateway]) -> Gateway:
+    from kafkaesque.chassis.stream_gateway import StreamGateway
+    from kafkaesque.chassis.web_socket_gateway import WebSocketGateway
+
+    speakers: dict[str, StreamGateway] = {}
+    for path, protocol in PATHS.items():
+        speaker = found[protocol]
+        if not isinstance(speaker, StreamGateway):
+            raise InvariantBroken(f"{protocol} is not spoken over WebSocket")
+        speakers[path] = speaker
+    file = doors.configuration.file
+    return WebSocketGateway(chassis, speakers, lambda: names_of(file.listeners, WEBSOCKET))
 
 
 def load_log_ins() -> None:

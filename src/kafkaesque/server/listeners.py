@@ -15,9 +15,13 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    MQTT,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
+    WEBSOCKET,
+    WITH_COMMON_ACCESS,
     AccessMode,
     Listener,
     LogInBy,
@@ -35,12 +39,16 @@ PORTS: Final[Mapping[str, int]] = {
     ADMIN: 8080,
     SQS: 9324,
     AMQP: 5672,
+    MQTT: 1883,
+    NATS: 4222,
+    WEBSOCKET: 8090,
     REGISTRY: 8081,
 }
 PORT_MAX: Final = 65_535
 LISTENERS_MAX: Final = 64
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/?#:@,]+)(:[0-9]{1,5})?")
 
 
 def access_option(doc: str) -> Option:
@@ -53,6 +61,17 @@ def access_option(doc: str) -> Option:
         doc="Whether clients have to say who they are. open: no, and everybody may do everything; "
         "optional: those that log in are judged by the rules, and the others may do everything and "
         f"are counted; required: yes. {doc} See [Security](security.md).",
+    )
+
+
+def origins_option(name: str, doc: str) -> Option:
+    """Return the option that says whose web pages may connect."""
+    return Option(
+        name=name,
+        type=OptionType.STRING,
+        default="",
+        doc="Comma-separated origins of web pages that may connect over WebSocket, such as "
+        f"https://app.example.org. Pages of the broker itself may, and programs. {doc}".rstrip(),
     )
 
 
@@ -104,7 +123,7 @@ LISTENER_OPTIONS: Final = OptionTable(
             doc="Port that clients are told to connect to; 0: port.",
         ),
         access_option(
-            "For the protocols text, admin and registry not without TLS, but on the loopback "
+            "Where a log-in sends a password in the clear, not without TLS, but on the loopback "
             "address."
         ),
         Option(
@@ -125,6 +144,7 @@ LISTENER_OPTIONS: Final = OptionTable(
             f"{', '.join(MECHANISMS)}; empty: all that fit. Those that send a password or a token "
             "in the clear are offered over TLS, and on the loopback address.",
         ),
+        origins_option("origins", "For the protocol websocket only."),
         *LISTENER_TLS_OPTIONS,
     ],
 )
@@ -147,8 +167,9 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(host, port),
             f"{protocol}.port",
             AccessMode(str(values["access"]))
-            if protocol in (KAFKA, SQS, AMQP, REGISTRY)
+            if protocol in WITH_COMMON_ACCESS
             else AccessMode.OPEN,
+            origins=read_origins(str(values["websocket.origins"])) if protocol == WEBSOCKET else (),
         )
         for protocol, port in ports.items()
         if port and protocol not in taken
@@ -192,7 +213,33 @@ def read_listener(table: Mapping[str, object], broker: Mapping[str, OptionValue]
         access=AccessMode(str(values["access"])),
         log_in_by=LogInBy(str(values["log.in.by"])),
         named_mechanisms=_read_mechanisms(str(values["sasl.mechanisms"])),
+        origins=_origins_of(protocol, str(values["origins"])),
     )
+
+
+def _origins_of(protocol: str, text: str) -> tuple[str, ...]:
+    if text and protocol != WEBSOCKET:
+        raise ConfigError(
+            f"[[listener]] origins is for the protocol websocket, and this one is {protocol}: "
+            "remove it"
+        )
+    return read_origins(text)
+
+
+def read_origins(text: str) -> tuple[str, ...]:
+    """Return origins as browsers write them.
+
+    Raises:
+        ConfigError: one has a path, or no scheme.
+    """
+    origins = tuple(dict.fromkeys(word.strip().lower() for word in text.split(",") if word.strip()))
+    for each in origins:
+        if not _ORIGIN.fullmatch(each):
+            raise ConfigError(
+                f"origins: {each!r} is no origin: a scheme, a host, and a port if it is not the "
+                "usual one, such as https://app.example.org:8443"
+            )
+    return origins
 
 
 def _read_mechanisms(text: str) -> tuple[str, ...]:

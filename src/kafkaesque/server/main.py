@@ -19,7 +19,7 @@ from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
 from kafkaesque.server.config_checks import find_own_seed, make_data_directory
-from kafkaesque.server.gateways import load_log_ins, make_gateway
+from kafkaesque.server.gateways import load_log_ins, make_gateway, make_gateways
 from kafkaesque.server.logs import set_up_logging
 from kafkaesque.server.watches import StartWatch, Watch, load_watched
 from kafkaesque.storage.errors import StorageCorrupt
@@ -86,10 +86,9 @@ class Server:
             load_log_ins()
         self._make_gateway = partial(make_gateway, self._broker.doors, chassis)
         #: Those that are needed, by protocol.
-        self._gateways = {
-            protocol: self._make_gateway(protocol)
-            for protocol in dict.fromkeys(each.protocol for each in self._listeners)
-        }
+        self._gateways = make_gateways(
+            self._broker.doors, chassis, [each.protocol for each in self._listeners]
+        )
         if ADMIN not in self._gateways:
             self._broker.doors.parts.answer_when_asked(self._make_admin_gateway)
         #: Whether this process is one too many, and ends with a failure.

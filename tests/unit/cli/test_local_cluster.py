@@ -10,15 +10,16 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
-from kafkaesque.cli.broker_ports import BrokerPorts, free_ports, narrowed, ports_from
+from kafkaesque.cli.broker_ports import PROTOCOLS, BrokerPorts, free_ports, narrowed, ports_from
 from kafkaesque.cli.cluster_file import read_cluster_file
-from kafkaesque.cli.commands.up import choose_ports
+from kafkaesque.cli.commands.up import PORTS_DEFAULT, choose_ports
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.local_cluster import LOCAL_OPTIONS, BrokerEnded, LocalCluster
 from kafkaesque.server.config import load_config
@@ -185,45 +186,45 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
 
 
 def test_ports_count_up_from_the_first_and_no_text_port_stays_none() -> None:
-    assert ports_from(9092, 0, 9190, 8080, 0, 0, 2) == [
-        BrokerPorts(kafka=9092, text=0, peer=9190, admin=8080),
-        BrokerPorts(kafka=9093, text=0, peer=9191, admin=8081),
+    first = BrokerPorts(kafka=9092, peer=9190, admin=8080, websocket=8090)
+    assert ports_from(first, 2) == [
+        first,
+        BrokerPorts(kafka=9093, peer=9191, admin=8081, websocket=8091),
     ]
-    assert [each.sqs for each in ports_from(9092, 0, 9190, 0, 9324, 0, 2)] == [9324, 9325]
-    assert [each.amqp for each in ports_from(9092, 0, 9190, 0, 0, 5672, 2)] == [5672, 5673]
-    assert [each.admin for each in ports_from(9092, 7070, 9190, 0, 0, 0, 2)] == [0, 0]
 
 
 def test_a_cluster_keeps_its_ports_unless_others_are_asked_for(prepared: LocalCluster) -> None:
     before = read_cluster_file(prepared.directory)
     ports = [broker.ports for broker in prepared.brokers]
-    assert choose_ports(before, None, (None, None, None, None, None, None, None)) == ports
-    assert choose_ports(before, None, (9092, None, None, None, None, None, None)) == ports_from(
-        9092, 7070, 9190, 8080, 9324, 5672, 3, 8181
-    )
-    assert choose_ports(None, None, (None, 0, None, 0, 0, 0, 0)) == ports_from(
-        9092, 0, 9190, 0, 0, 0, 3
-    )
-    grown = choose_ports(before, 5, (None, None, None, None, None, None, None))
+    assert choose_ports(before, None, {"kafka": None}) == ports
+    usual = ports_from(PORTS_DEFAULT, 3)
+    assert choose_ports(before, None, {"kafka": 9092, "text": None}) == usual
+    none = dict.fromkeys(PROTOCOLS, 0) | {"kafka": None, "peer": None}
+    assert choose_ports(None, None, none) == ports_from(BrokerPorts(kafka=9092, peer=9190), 3)
+    grown = choose_ports(before, 5, {})
     assert grown[:3] == ports
     assert [each.kafka for each in grown[3:]] == [ports[-1].kafka + 1, ports[-1].kafka + 2]
-    assert choose_ports(before, 2, (None, None, None, None, None, None, None)) == ports[:2]
+    assert choose_ports(before, 2, {}) == ports[:2]
 
 
 def test_protocols_narrow_the_ports_and_widen_them_again() -> None:
-    all_ports = ports_from(9092, 7070, 9190, 8080, 0, 0, 2)
-    custom = ports_from(19092, 0, 19190, 18080, 0, 0, 2)
-    assert narrowed(all_ports, "kafka", all_ports) == ports_from(9092, 0, 9190, 0, 0, 0, 2)
+    least = BrokerPorts(kafka=9092, peer=9190)
+    first = replace(least, text=7070, admin=8080)
+    all_ports = ports_from(first, 2)
+    custom = ports_from(BrokerPorts(kafka=19092, peer=19190, admin=18080), 2)
+    assert narrowed(all_ports, "kafka", all_ports) == ports_from(least, 2)
     assert narrowed(all_ports, "admin, kafka", all_ports) == ports_from(
-        9092, 0, 9190, 8080, 0, 0, 2
+        replace(least, admin=8080), 2
     )
-    wide = ports_from(9092, 7070, 9190, 8080, 9324, 5672, 2)
-    assert narrowed(all_ports, "kafka,sqs", wide) == ports_from(9092, 0, 9190, 0, 9324, 0, 2)
-    assert narrowed(all_ports, "kafka,amqp", wide) == ports_from(9092, 0, 9190, 0, 0, 5672, 2)
+    wide = ports_from(replace(first, sqs=9324, amqp=5672, mqtt=1883), 2)
+    assert narrowed(all_ports, "kafka,sqs", wide) == ports_from(replace(least, sqs=9324), 2)
+    assert narrowed(all_ports, "kafka,mqtt", wide) == ports_from(replace(least, mqtt=1883), 2)
+    assert narrowed(all_ports, "kafka,amqp", wide) == ports_from(replace(least, amqp=5672), 2)
     # What had a port keeps it, and what had none gets the usual one.
-    assert narrowed(custom, "kafka,text,admin", all_ports) == ports_from(
-        19092, 7070, 19190, 18080, 0, 0, 2
-    )
+    assert narrowed(custom, "kafka,text,admin", all_ports) == [
+        BrokerPorts(kafka=19092 + n, text=7070 + n, peer=19190 + n, admin=18080 + n)
+        for n in range(2)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_protocols_narrow_the_ports_and_widen_them_again() -> None:
     [("text", "kafka is missing"), ("kafka,mqqt", "mqqt is no protocol"), ("", "kafka is missing")],
 )
 def test_wrong_protocols_are_refused(protocols: str, sentence: str) -> None:
-    ports = ports_from(9092, 7070, 9190, 8080, 0, 0, 1)
+    ports = ports_from(PORTS_DEFAULT, 1)
     with pytest.raises(CommandFailed, match=sentence):
         narrowed(ports, protocols, ports)
 

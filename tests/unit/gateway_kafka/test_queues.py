@@ -25,6 +25,8 @@ from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRe
 from kafkaesque.protocols.kafka.messages.alter_queue_request import SetOption as Change
 from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest, SetOption
 from kafkaesque.protocols.kafka.messages.delete_queue_request import DeleteQueueRequest
+from kafkaesque.protocols.kafka.messages.describe_logs_request import DescribeLogsRequest
+from kafkaesque.protocols.kafka.messages.describe_logs_response import DescribedLog
 from kafkaesque.protocols.kafka.messages.describe_queues_request import (
     DescribeQueuesRequest,
     QueueName,
@@ -315,3 +317,25 @@ def test_what_only_brokers_say_of_a_message_is_not_taken_from_publishers(
         (b"k", DEATH.encode(), (("own", b"kept"),)),
         (None, b"plain", ()),
     ]
+
+
+def test_all_logs_that_are_no_topics_are_described_page_by_page(
+    cluster: LiveCluster, name: str
+) -> None:
+    for number in range(3):
+        create(cluster, f"{name}-{number}")
+    found: list[DescribedLog] = []
+    after, has_more = bytes(16), True
+    while has_more:
+        answer = cluster.ask(DescribeLogsRequest(after, 2))
+        assert len(answer.logs) <= 2
+        found += answer.logs
+        after, has_more = answer.logs[-1].log_id, answer.has_more
+    ours = {each.queue: each for each in found if each.queue.startswith(name)}
+    assert sorted(ours) == [f"{name}-{number}" for number in range(3)]
+    (part,) = ours[f"{name}-0"].partitions
+    assert len(part.replicas) == 3
+    request = DescribeQueuesRequest([QueueName(VHOST, f"{name}-0")], False, TIMEOUT_MS)
+    (queue,) = cluster.ask(request).queues
+    (same,) = queue.partitions
+    assert (same.leader_id, list(same.replicas)) == (part.leader_id, list(part.replicas))

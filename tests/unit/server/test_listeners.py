@@ -82,6 +82,11 @@ def test_a_default_whose_port_is_set_stays_beside_the_tables(tmp_path: Path, by:
             '[[listener]]\nname = "a"\n[[listener]]\nname = "b"\n',
             r"port of the \[\[listener\]\] b and port of the \[\[listener\]\] a are both 9092",
         ),
+        (
+            '[[listener]]\nprotocol = "websocket"\norigins = "app.example"\n',
+            "origins: 'app.example' is no origin",
+        ),
+        ('[[listener]]\norigins = "https://app.example"\n', "for the protocol websocket"),
         ("[[listener]]\nport = 9190\n", "peer.port and .* are both 9190"),
         ('[[listener]]\nname = "a"\nport = 7070\n', "and text.port are both 7070"),
     ],
@@ -89,6 +94,23 @@ def test_a_default_whose_port_is_set_stays_beside_the_tables(tmp_path: Path, by:
 def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, tables: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         listeners(tmp_path, f"[broker]\n{tables}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'websocket.port = 8090\nwebsocket.origins = "{}"\n',
+        '[[listener]]\nprotocol = "websocket"\norigins = "{}"\n',
+    ],
+)
+def test_a_listener_of_web_sockets_names_origins(tmp_path: Path, text: str) -> None:
+    origins = "https://app.example, http://[::1]:3000"
+    found = listeners(tmp_path, "[broker]\n" + text.format(origins))
+    (mine,) = [each for each in found if each.protocol == "websocket"]
+    assert mine.address.port == 8090
+    assert mine.origins == ("https://app.example", "http://[::1]:3000")
+    with pytest.raises(ConfigError, match="no origin"):
+        listeners(tmp_path, "[broker]\n" + text.format("https://app.example/page"))
 
 
 def test_faults_of_several_tables_are_said_at_once(tmp_path: Path) -> None:

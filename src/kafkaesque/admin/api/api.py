@@ -77,7 +77,7 @@ class Api:
         report: Callable[[str], None],
     ) -> None:
         """`report` is told of our own defects."""
-        context = Context(
+        self.context: Final = Context(
             doors=doors,
             chassis=chassis,
             version=version,
@@ -87,9 +87,9 @@ class Api:
         )
         server = PartServer(doors)
         for part in _PARTS:
-            part.register(context, server)
-        self._plots = PlotPages(context)
-        self.routes: Final = make_routes(context, self._plots, visitors)
+            part.register(self.context, server)
+        self._plots = PlotPages(self.context)
+        self.routes: Final = make_routes(self.context, self._plots, visitors)
         self.router: Final = Router(self.routes, version)
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
         *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
         *queue_routes(queues, QueueChangePages(context, queues)),
         *exchange_routes(ExchangePages(context)),
-        *key_routes(KeyPages(context, topics)),
+        *key_routes(KeyPages(context, topics, queues)),
         *group_routes(GroupPages(context)),
         *why_routes(WhyPages(context)),
         *plot_routes(plots),

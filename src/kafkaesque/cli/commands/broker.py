@@ -26,6 +26,16 @@ app = new_app()
 #: What is before the keys of [tls] in `--option`.
 _TLS = "tls."
 
+AdminPortOption = Annotated[int | None, typer.Option(help="Port for metrics and health; 0: none.")]
+RegistryPortOption = Annotated[
+    int | None, typer.Option(help="Port for the schema registry; 0: none.")
+]
+WebSocketPortOption = Annotated[int | None, typer.Option(help="Port for WebSockets; 0: none.")]
+OptionOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="Any key of the file."),
+]
+
 
 @app.command()
 def broker(
@@ -36,19 +46,15 @@ def broker(
     port: Annotated[int | None, typer.Option(help="Kafka port.")] = None,
     text_port: Annotated[int | None, typer.Option(help="Text port; 0: none.")] = None,
     peer_port: Annotated[int | None, typer.Option(help="Port for other brokers.")] = None,
-    admin_port: Annotated[
-        int | None, typer.Option(help="Port for metrics and health; 0: none.")
-    ] = None,
-    registry_port: Annotated[
-        int | None, typer.Option(help="Port for the schema registry; 0: none.")
-    ] = None,
+    admin_port: AdminPortOption = None,
+    registry_port: RegistryPortOption = None,
     sqs_port: Annotated[int | None, typer.Option(help="Port for Amazon SQS; 0: none.")] = None,
     amqp_port: Annotated[int | None, typer.Option(help="Port for AMQP; 0: none.")] = None,
+    mqtt_port: Annotated[int | None, typer.Option(help="Port for MQTT; 0: none.")] = None,
+    nats_port: Annotated[int | None, typer.Option(help="Port for NATS; 0: none.")] = None,
+    websocket_port: WebSocketPortOption = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="Any key of the file."),
-    ] = None,
+    option: OptionOption = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,
 ) -> None:
     """Run one broker until it is told to stop (SIGTERM, Ctrl-C).
@@ -72,6 +78,9 @@ def broker(
         "sqs.port": sqs_port,
         "registry.port": registry_port,
         "amqp.port": amqp_port,
+        "mqtt.port": mqtt_port,
+        "nats.port": nats_port,
+        "websocket.port": websocket_port,
         "log.level": log_level,
     }
     given = {name: str(value) for name, value in flags.items() if value is not None}

@@ -4,7 +4,8 @@ import queue
 import shlex
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +31,29 @@ from kafkaesque.cli.screen import Screen
 from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, leave_clusters
 
 BROKERS_DEFAULT = 3
-#: Kafka, text, peer, admin, SQS, AMQP, schema registry: its usual 8081 is broker 2's admin port.
-PORTS_DEFAULT = (9092, 7070, 9190, 8080, 9324, 5672, 8181)
+#: The schema registry's usual 8081 is broker 2's admin port.
+PORTS_DEFAULT = BrokerPorts(
+    kafka=9092,
+    text=7070,
+    peer=9190,
+    admin=8080,
+    sqs=9324,
+    amqp=5672,
+    mqtt=1883,
+    nats=4222,
+    registry=8181,
+)
+#: How the ports of a broker are called where they are shown, in this order.
+_SHOWN = {
+    "text": "text",
+    "admin": "admin",
+    "sqs": "SQS",
+    "amqp": "AMQP",
+    "mqtt": "MQTT",
+    "nats": "NATS",
+    "websocket": "WebSocket",
+    "registry": "schemas",
+}
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -101,6 +123,20 @@ AmqpPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
 ]
+MqttPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for MQTT; 0: none.", show_default="1883, or as before"),
+]
+NatsPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for NATS; 0: none.", show_default="4222, or as before"),
+]
+WebSocketPortOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Port of broker 1 for WebSockets; 0: none.", show_default="none, or as before"
+    ),
+]
 ProtocolsOption = Annotated[
     str | None,
     typer.Option(
@@ -135,6 +171,9 @@ def up(
     sqs_port: SqsPortOption = None,
     registry_port: RegistryPortOption = None,
     amqp_port: AmqpPortOption = None,
+    mqtt_port: MqttPortOption = None,
+    nats_port: NatsPortOption = None,
+    websocket_port: WebSocketPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
     allow_open_listeners: AllowOpenOption = False,
@@ -154,10 +193,21 @@ def up(
       kafkaesque up --secure --directory ./secured
     """
     before = read_cluster_file(data)
-    given = (port, text_port, peer_port, admin_port, sqs_port, amqp_port, registry_port)
+    given = {
+        "kafka": port,
+        "text": text_port,
+        "peer": peer_port,
+        "admin": admin_port,
+        "sqs": sqs_port,
+        "amqp": amqp_port,
+        "mqtt": mqtt_port,
+        "nats": nats_port,
+        "registry": registry_port,
+        "websocket": websocket_port,
+    }
     ports = choose_ports(before, brokers, given)
     if protocols is not None:
-        ports = narrowed(ports, protocols, _ports_from(PORTS_DEFAULT, len(ports)))
+        ports = narrowed(ports, protocols, ports_from(PORTS_DEFAULT, len(ports)))
     options = parse_pairs(option or (), "--option", "num.partitions=6")
     cluster = LocalCluster(
         data,
@@ -191,33 +241,15 @@ def _run(cluster: LocalCluster, screen: Screen) -> bool:
 def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
-    given: Sequence[int | None],
+    given: Mapping[str, int | None],
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
-    if before is None or any(port is not None for port in given):
-        chosen = [
-            default if port is None else port
-            for port, default in zip(given, PORTS_DEFAULT, strict=True)
-        ]
-        return _ports_from(chosen, count)
-    last = before.brokers[-1]
-    text = last.text + 1 if last.text else 0
-    admin = last.admin + 1 if last.admin else 0
-    sqs = last.sqs + 1 if last.sqs else 0
-    amqp = last.amqp + 1 if last.amqp else 0
+    set_ports = {name: port for name, port in given.items() if port is not None}
+    if before is None or set_ports:
+        return ports_from(replace(PORTS_DEFAULT, **set_ports), count)
     more = max(0, count - len(before.brokers))
-    registry = last.registry + 1 if last.registry else 0
-    added = ports_from(
-        last.kafka + 1, text, last.peer + 1, admin, sqs, amqp, more, registry=registry
-    )
-    return [*before.brokers[:count], *added]
-
-
-def _ports_from(first: Sequence[int], count: int) -> list[BrokerPorts]:
-    """Return the ports of all brokers, by those of the first in the order of `PORTS_DEFAULT`."""
-    kafka, text, peer, admin, sqs, amqp, registry = first
-    return ports_from(kafka, text, peer, admin, sqs, amqp, count, registry=registry)
+    return [*before.brokers[:count], *ports_from(before.brokers[-1].moved(1), more)]
 
 
 class Watcher:
@@ -320,12 +352,12 @@ class Watcher:
             return
         lines = [f"Ready after {waited_s:.1f} s; the data is in {cluster.directory}", ""]
         for broker in cluster.brokers:
-            text = f"   text {broker.ports.text}" if broker.ports.text else ""
-            admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
-            sqs = f"   SQS {broker.ports.sqs}" if broker.ports.sqs else ""
-            amqp = f"   AMQP {broker.ports.amqp}" if broker.ports.amqp else ""
-            schemas = f"   schemas {broker.ports.registry}" if broker.ports.registry else ""
-            ports = f"Kafka {broker.address}{text}{admin}{sqs}{amqp}{schemas}"
+            others = "".join(
+                f"   {shown} {port}"
+                for name, shown in _SHOWN.items()
+                if (port := getattr(broker.ports, name))
+            )
+            ports = f"Kafka {broker.address}{others}"
             lines.append(f"  broker {broker.number}   {ports}")
         first = cluster.brokers[0]
         if first.ports.admin:

@@ -14,10 +14,10 @@ from typing import Final
 
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
+from kafkaesque.chassis.amqp.outgoing import Outgoing, read_outgoing
 from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.gateway.amqp.authorization import check_publish
 from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX
-from kafkaesque.gateway.amqp.outgoing import Outgoing, read_outgoing
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.model.errors import RequestRefused
@@ -88,16 +88,19 @@ class Publishing:
                 self.find_out(lambda: self.publish(event, on_done))
                 return
             raise
-        if route.is_unroutable and channel.carried > self.known_until:
+        has_live = exchanges.has_live(connection.vhost, route, routed)
+        is_unroutable = route.is_unroutable and not has_live
+        if is_unroutable and channel.carried > self.known_until:
             self.find_out(lambda: self.publish(event, on_done))
             return
         connection.charge(PRODUCER_BYTE_RATE, len(event.body))
-        if route.is_unroutable:
+        if is_unroutable:
             if event.mandatory:
                 self._return(event)
             self._note(self._number(), on_done, is_in=True)
             return
-        self._send(event, outgoing, routed, on_done, has_topics=bool(route.topics))
+        shows = has_live or bool(route.topics)
+        self._send(event, outgoing, routed, on_done, shows_headers=shows)
 
     def find_out(self, then: Callable[[], None]) -> None:
         """Go on once this broker has heard of all that there was when the last event came."""
@@ -118,12 +121,12 @@ class Publishing:
         routed: RoutedMessage,
         on_done: Callable[[bool], None] | None,
         *,
-        has_topics: bool,
+        shows_headers: bool,
     ) -> None:
         connection = self.channel.connection
         sequence, size = self._number(), len(event.body)
         message = outgoing.message(event)
-        headers = shown_headers(message.headers) if has_topics else None
+        headers = shown_headers(message.headers) if shows_headers else None
         publication = Publication(routed, message, headers)
         self._under_way += 1
         connection.add_waiting(1, size)

@@ -64,6 +64,10 @@ class OutgoingExchanges:
         """Whether one more may be sent (3.3.4-9)."""
         return len(self._stages) < self.in_flight_max
 
+    def has(self, packet_id: int) -> bool:
+        """Tell whether a packet id is in use."""
+        return packet_id in self._stages
+
     def begin(self, packet_id: int, qos: int) -> None:
         """A message is sent.
 
