@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE, QUEUE_ENCRYPTION_OPTION
+from kafkaesque.broker.options.nats import QUEUE_NATS_OPTIONS
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.options import (
     INT32_MAX,
@@ -38,6 +39,8 @@ SOURCE_TOPIC: Final = "source.topic"
 DECLARATION: Final = "amqp.declaration"
 #: Whose session of MQTT the queue is.
 MQTT_SESSION: Final = "mqtt.session"
+#: Which subscription of MQTT its consumers share.
+MQTT_SHARE: Final = "mqtt.share"
 SOURCE_START: Final = "source.start"
 WRITE_CACHING: Final = "write.caching"
 #: What the queue's log has as its own options.
@@ -285,11 +288,19 @@ QUEUE_OPTIONS: Final = OptionTable(
             default="",
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
         ),
+        *QUEUE_NATS_OPTIONS,
         Option(
             name=MQTT_SESSION,
             type=_STRING,
             default="",
             doc="Over MQTT: whose session the queue is, as JSON. Not for people to set.",
+        ),
+        Option(
+            name=MQTT_SHARE,
+            type=_STRING,
+            default="",
+            doc="Over MQTT: which subscription its consumers share, as JSON. Not for people to "
+            "set.",
         ),
     ],
 )
