@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE, QUEUE_ENCRYPTION_OPTION
+from kafkaesque.broker.options.nats import QUEUE_NATS_OPTIONS
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.options import (
     INT32_MAX,
@@ -287,6 +288,7 @@ QUEUE_OPTIONS: Final = OptionTable(
             default="",
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
         ),
+        *QUEUE_NATS_OPTIONS,
         Option(
             name=MQTT_SESSION,
             type=_STRING,
