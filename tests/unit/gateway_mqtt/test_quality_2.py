@@ -172,7 +172,7 @@ def test_notes_are_read_though_the_client_answers_nothing(three: Ground) -> None
     # Its window is full, and stays so.
     while not client.is_silent(100):
         client.message(acknowledge=False)
-    for number in range(3):
+    for _ in range(3):
         assert client.publish(new_name("elsewhere/"), b"x", 2) is R.SUCCESS
     assert left(three, me) == 200
 
