@@ -14,12 +14,11 @@ from kafkaesque.admin.rabbitmq.errors import ApiRefused, not_found
 from kafkaesque.admin.rabbitmq.values import NewQueue, QueueShown
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.options.queue_arguments import GROUP_SIZE, QUEUE_TYPE, QUEUE_TYPES
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
 from kafkaesque.broker.requests.queue_requests import PurgeQueue
 from kafkaesque.chassis.amqp.arguments import (
-    GROUP_SIZE,
-    QUEUE_TYPES,
     arguments_of,
     check_equivalent,
     declaration_of,
@@ -108,7 +107,7 @@ class QueuePages:
         said = declaration_of(queue)
         row = rows.get(queue.queue)
         leader = self._context.doors.cluster.leaders.leader(queue.partitions[0].group)
-        kind = None if said is None else said.text("x-queue-type")
+        kind = None if said is None else said.text(QUEUE_TYPE)
         node = None if leader is None else node_name(leader)
         return QueueShown(
             name=queue.queue.name,
