@@ -310,7 +310,7 @@ export interface Header {
   value: Content;
 }
 
-/** All versions of all topics' keys, by topic and version. */
+/** All versions of all keys, by topic and version, then by queue and version. */
 export interface KeyList {
   as_of: number;
   seen_by: number;
@@ -318,9 +318,11 @@ export interface KeyList {
   keys: KeyView[];
 }
 
-/** A version of an encrypted topic's key, as it is wrapped. */
+/** A version of the key of an encrypted topic or queue, as it is wrapped. */
 export interface KeyView {
   topic: string;
+  queue: string;
+  vhost: string;
   version: number;
   seals: boolean;
   keeper: string;

@@ -120,6 +120,8 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     "rewrapKeys": ("POST", "/keys/rewrap", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "rotateKey": ("POST", "/topics/orders-eu/keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "shredKey": ("DELETE", "/topics/orders-eu/keys/1", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "rotateQueueKey": ("POST", "/queues/mails/keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "shredQueueKey": ("DELETE", "/queues/mails/keys/1", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "addSecondFactor": (
         "POST",
         "/users/nobody/second-factor",
@@ -148,9 +150,16 @@ ANSWERS = {
     "rewrapKeys": 400,
     "rotateKey": 400,
     "shredKey": 400,
+    "rotateQueueKey": 400,
+    "shredQueueKey": 400,
 }
-#: Keys are the cluster's, and named by their topic.
-TOPIC_KEYS = ("rotateKey", "shredKey")
+#: Keys are the cluster's, and named by their topic or queue.
+NAMED_KEYS = {
+    "rotateKey": (_T.TOPIC, "orders-eu"),
+    "shredKey": (_T.TOPIC, "orders-eu"),
+    "rotateQueueKey": (_T.QUEUE, "mails"),
+    "shredQueueKey": (_T.QUEUE, "mails"),
+}
 #: Topics and queues that are answered as ones that do not exist.
 HIDDEN = {"orders-eu", "mails", "logs"}
 
@@ -235,11 +244,11 @@ def test_an_operation_is_refused_without_its_rule(
 ) -> None:
     operation, kind, resource = CALLS[name][3]
     is_hidden = resource in ("orders-eu", "team", "mails", "logs")
-    assert ask(cluster, token, name).status == (404 if is_hidden or name in TOPIC_KEYS else 403)
+    assert ask(cluster, token, name).status == (404 if is_hidden or name in NAMED_KEYS else 403)
     # Nor by what is allowed with another resource, or another operation.
-    if name in TOPIC_KEYS:
-        # Otherwise it is answered that there is no such topic.
-        allow(cluster.live, READER, _O.DESCRIBE, _T.TOPIC, "orders-eu")
+    if name in NAMED_KEYS:
+        # Otherwise it is answered that there is no such topic or queue.
+        allow(cluster.live, READER, _O.DESCRIBE, *NAMED_KEYS[name])
     allow(cluster.live, READER, operation, kind, f"{resource}-not")
     if operation is not _O.DESCRIBE:
         allow(cluster.live, READER, _O.DESCRIBE, kind, resource)

@@ -104,7 +104,7 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
         *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
         *queue_routes(queues, QueueChangePages(context, queues)),
         *exchange_routes(ExchangePages(context)),
-        *key_routes(KeyPages(context, topics)),
+        *key_routes(KeyPages(context, topics, queues)),
         *group_routes(GroupPages(context)),
         *why_routes(WhyPages(context)),
         *plot_routes(plots),

@@ -31,6 +31,8 @@ class Row:
     is_hidden: bool = False
     #: Whether it needs something on the cluster, and its topic, if it may not be seen, is hidden.
     hides_topic: bool = False
+    #: The same with its queue.
+    hides_queue: bool = False
     #: Whether its handler shows only what the client may see; then nothing else is needed.
     is_filtered: bool = False
 
@@ -51,6 +53,11 @@ class Row:
             topic = call.params["topic"]
             if not call.could(Operation.DESCRIBE, ResourceType.TOPIC, topic):
                 refuse_unknown_topic(call, topic)
+                return
+        if self.hides_queue:
+            queue = queue_resource(QueueName(call.query.vhost, call.params["queue"]))
+            if not call.could(Operation.DESCRIBE, ResourceType.QUEUE, queue):
+                refuse_unknown_queue(call)
                 return
         if self.is_hidden and not call.could(Operation.DESCRIBE, kind, name):
             _UNKNOWN[kind](call, name)
@@ -130,6 +137,7 @@ _SEES_CLUSTER: Final = Row(operation=_O.DESCRIBE)
 _CHANGES_USERS: Final = Row(operation=_O.ALTER)
 _CHANGES_KEYS: Final = Row(operation=_O.ALTER)
 _CHANGES_TOPIC_KEYS: Final = Row(operation=_O.ALTER, hides_topic=True)
+_CHANGES_QUEUE_KEYS: Final = Row(operation=_O.ALTER, hides_queue=True)
 _FILTERED: Final = Row(is_filtered=True)
 _FOR_STRANGERS: Final = Row(is_for_strangers=True)
 
@@ -146,6 +154,8 @@ ROWS: Final[Mapping[str, Row]] = {
     "rewrapKeys": _CHANGES_KEYS,
     "rotateKey": _CHANGES_TOPIC_KEYS,
     "shredKey": _CHANGES_TOPIC_KEYS,
+    "rotateQueueKey": _CHANGES_QUEUE_KEYS,
+    "shredQueueKey": _CHANGES_QUEUE_KEYS,
     "showCluster": _SEES_CLUSTER,
     "listBrokers": _SEES_CLUSTER,
     "showBroker": _SEES_CLUSTER,

@@ -1,6 +1,6 @@
 """Why something waits: gathers the facts from those who know them, and has the chain made."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -328,7 +328,10 @@ def presence_in(result: FetchResult, offset: int) -> str:
 
 
 def _message_links(
-    outcome: PeekedMessages | RequestRefused, offset: int, name: QueueName, options: dict[str, str]
+    outcome: PeekedMessages | RequestRefused,
+    offset: int,
+    name: QueueName,
+    options: Mapping[str, str],
 ) -> Iterable[Link]:
     if isinstance(outcome, RequestRefused):
         yield Link(

@@ -5,19 +5,17 @@ Pure functions over `ClusterState`; `planner.py` calls them.
 
 from collections.abc import Mapping, Sequence
 
-from kafkaesque.access.records import KeyRemoved
-from kafkaesque.access.sealed import topic_key_name
 from kafkaesque.broker.metadata.cluster_state import ClusterState, TopicState
 from kafkaesque.broker.metadata.config_planner import (
     check_encryption,
     check_policy,
     checked_topic_options,
 )
+from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.plan import Plan, PlanInputs
 from kafkaesque.broker.metadata.queue_planner import plan_cursor_growth, plan_ends_with_topic
 from kafkaesque.broker.metadata.records import (
-    AccessChanged,
     PartitionPlacement,
     PartitionsAdded,
     TopicCreated,
@@ -197,12 +195,7 @@ def plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs)
             f"{RETAINED_TOPIC} has all retained messages: publish empty ones to clear them"
         )
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
-    key_name = topic_key_name(topic.topic_id)
-    keys = [
-        AccessChanged(change=KeyRemoved(name=name, version=version))
-        for name, version in state.access.keys
-        if name == key_name
-    ]
+    keys = keys_that_end_with(state, topic.topic_id)
     return Plan(
         records=[deleted, *keys, *plan_ends_with_topic(state, topic.topic_id, inputs.wall_ms)],
         result=_topic_result(topic),

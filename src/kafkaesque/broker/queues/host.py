@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.effective_options import effective_options
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.queues import make_policy
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
@@ -190,6 +192,23 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         if offsets and self.queue.is_leading:
             claims = tuple(r.Claim(each, each + 1, attempts[each]) for each in offsets)
             self.ask(r.GiveBack(token=self.new_token(), claims=claims), lambda _: None)
+
+    def check_target(self, name: str) -> None:
+        """Refuse to move messages of an encrypted queue to where they would be in the clear.
+
+        Raises:
+            InvalidRequest: the other queue is not encrypted.
+        """
+        state = self._parts.metadata.state
+        source = state.queues_by_log.get(self.state.topic_id)
+        if source is None or not name:
+            return
+        target = state.queues.get(QueueName(source.queue.vhost, name))
+        if target is not None and not may_go(state, source, target):
+            raise InvalidRequest(
+                f"queue {source.queue} is encrypted and {target.queue} is not: set encryption of "
+                "the other one first"
+            )
 
     # -- the policy
 

@@ -80,6 +80,7 @@ def _redrive(host: QueueHost, parts: HostParts, target: str, on_done: OnDone) ->
             on_done(LeaderNotAvailable("the queue's options could not be read in time"))
             return
         try:
+            host.check_target(target)
             request = r.Redrive(token=host.new_token(), target=target)
             host.ask_engine(request, _told(on_done, _done))
         except RequestRefused as refusal:

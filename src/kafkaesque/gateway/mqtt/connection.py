@@ -15,12 +15,14 @@ from typing import Final
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
+from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.desk import Desk
 from kafkaesque.gateway.mqtt.feed import Feed
 from kafkaesque.gateway.mqtt.opening import Opening
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.publishing import Publishing
+from kafkaesque.gateway.mqtt.shares import Shares
 from kafkaesque.gateway.mqtt.subscribing import Subscribing
 from kafkaesque.gateway.mqtt.wills import Testament
 from kafkaesque.model.errors import InvariantBroken
@@ -60,19 +62,22 @@ class MqttConnection(MqttLink):
         "_events",
         "_is_blocked",
         "_is_receiving",
-        "_is_ticking",
         "_opening",
         "_publishing",
+        "_shares",
         "_stranger_bytes",
         "_subscribing",
         "_testament",
+        "_tick_ms",
+        "_ticker",
     )
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(desk, shared)
-        self._delivering: Final = Delivering(self)
+        self._shares: Final = Shares(desk, self)
+        self._delivering: Final = Delivering(self, self._shares)
         self._publishing: Final = Publishing(self)
-        self._subscribing: Final = Subscribing(self, self._delivering)
+        self._subscribing: Final = Subscribing(self, self._delivering, self._shares)
         self._testament: Final = Testament(self)
         self._opening: Final = Opening(self, self)
         #: What has come and waits for what came before.
@@ -81,7 +86,9 @@ class MqttConnection(MqttLink):
         self._busy = 0
         self._is_receiving = False
         self._is_blocked = False
-        self._is_ticking = False
+        #: Asks the codec, and when.
+        self._ticker: Timer | None = None
+        self._tick_ms = 0
         self._stranger_bytes = 0
 
     # -- from the network
@@ -228,14 +235,19 @@ class MqttConnection(MqttLink):
     def _tick(self) -> None:
         """See to it that the codec is asked when a client has been silent for too long."""
         deadline_ms = self.codec.deadline_ms
-        if self._is_ticking or deadline_ms is None or self.is_over or self.connection is None:
+        if deadline_ms is None or self.is_over or self.connection is None:
             return
-        self._is_ticking = True
+        if self._ticker is not None:
+            # It is looked too early rather than each time that something comes.
+            if self._tick_ms <= deadline_ms:
+                return
+            self._ticker.cancel()
         clock = self.shared.clock
-        clock.call_later(max(1, deadline_ms - clock.now_ms()), self._on_tick)
+        self._tick_ms = deadline_ms
+        self._ticker = clock.call_later(max(1, deadline_ms - clock.now_ms()), self._on_tick)
 
     def _on_tick(self) -> None:
-        self._is_ticking = False
+        self._ticker = None
         if self.is_over or self.connection is None:
             return
         now_ms = self.shared.clock.now_ms()
@@ -272,6 +284,8 @@ class MqttConnection(MqttLink):
 
     def on_lost(self, feed: Feed, *, is_taken_over: bool) -> None:
         """See `FeedOwner`."""
+        if self._shares.lose(feed):
+            return
         if is_taken_over:
             self.take_over()
         else:
@@ -315,12 +329,15 @@ class MqttConnection(MqttLink):
     def on_gone(self) -> None:
         """See `ClientConnection`."""
         self.is_over = True
+        if self._ticker is not None:
+            self._ticker.cancel()
         self._events.clear()
         clients = self.desk.clients
         if clients.get(self.client_id) is self:
             del clients[self.client_id]
         self._subscribing.end()
         self._delivering.end()
+        self._shares.end()
         expiry_s = self._opening.expiry_s
         if self.session is not None:
             self.session.end(is_kept=expiry_s > 0)

@@ -22,6 +22,8 @@ from kafkaesque.gateway.mqtt.authorization import may_receive
 from kafkaesque.gateway.mqtt.feed import Feed, Taken
 from kafkaesque.gateway.mqtt.messages import read_kept
 from kafkaesque.gateway.mqtt.ports import MqttLink
+from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
+from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
 from kafkaesque.gateway.mqtt.subscriptions import Match, Subscribed, match_of
 from kafkaesque.protocols.mqtt.errors import protocol_error
 from kafkaesque.protocols.mqtt.exchanges import Outcome, OutgoingExchanges
@@ -58,10 +60,21 @@ class _Item(NamedTuple):
 class Delivering:
     """See the module."""
 
-    __slots__ = ("_backlog_bytes", "_live", "_next_id", "_taken", "_under_way", "_waiting", "link")
+    __slots__ = (
+        "_backlog_bytes",
+        "_live",
+        "_next_id",
+        "_retained",
+        "_shares",
+        "_taken",
+        "_under_way",
+        "_waiting",
+        "link",
+    )
 
-    def __init__(self, link: MqttLink) -> None:
+    def __init__(self, link: MqttLink, shares: Shares) -> None:
         self.link: Final = link
+        self._shares: Final = shares
         self._under_way = OutgoingExchanges(IN_FLIGHT_MAX)
         #: By packet id: what is to be settled when the client has it.
         self._taken: Final[dict[int, Taken]] = {}
@@ -70,6 +83,10 @@ class Delivering:
         #: The same of live messages.
         self._live: Final[deque[_Item]] = deque()
         self._backlog_bytes = 0
+        #: Retained messages of new subscriptions, a page at a time.
+        self._retained: Final = RetainedFeed(
+            link.desk.doors.live, link.shared.clock, self._on_retained
+        )
         self._next_id = _SESSION_IDS
 
     def begin(self) -> None:
@@ -82,12 +99,24 @@ class Delivering:
         """How many more messages of a queue the client may have."""
         if self.link.is_over or self.link.is_slow:
             return 0
-        free = self._under_way.in_flight_max - len(self._under_way)
-        return free - len(self._waiting)
+        free = self._under_way.in_flight_max - len(self._under_way) - len(self._waiting)
+        if free <= 0:
+            return 0
+        # A queue that is shared has others who wait.
+        return max(1, free // max(1, len(self.feeds())))
 
     def on_taken(self, feed: Feed, messages: Sequence[q.QueueMessage]) -> None:
-        """Send messages of the session's queue."""
+        """Send messages of a queue."""
         link = self.link
+        subscribed = self._shares.subscribed(feed)
+        if subscribed is not None:
+            self._on_shared(feed, subscribed, messages)
+            return
+        session = link.session
+        if session is None or feed is not session.feed:
+            # A subscription that has just ended.
+            feed.release([each.claim for each in messages])
+            return
         for each in messages:
             taken = Taken(feed, each.offset, each.attempt)
             kept = read_kept(each)
@@ -102,7 +131,7 @@ class Delivering:
             self._waiting.append(item)
         self.pump()
 
-    def on_shared(
+    def _on_shared(
         self, feed: Feed, subscribed: Subscribed, messages: Sequence[q.QueueMessage]
     ) -> None:
         """Send messages of a queue that this client shares with others."""
@@ -113,6 +142,7 @@ class Delivering:
             if match is None or not subscribed.name_filter.matches(levels_of_key(message.key)):
                 feed.settle(taken)
                 continue
+            match = match._replace(qos=min(match.qos, QOS_MAX))
             self._waiting.append(_item(message, match, taken, 0, is_repeated=each.failures > 0))
         self.pump()
 
@@ -134,14 +164,13 @@ class Delivering:
         self._put_live(item)
         self.pump()
 
-    def send_retained(self, message: LiveMessage, subscribed: Subscribed) -> None:
-        """Send a message that was retained, for a new subscription."""
-        match = match_of((subscribed,), is_own=message.origin == self.link.origin_of)
-        if match is None or self.link.is_over:
-            return
-        qos = min(match.qos, message.qos)
-        self._put_live(_Item(message, qos, True, match.identifiers, False, None, 0))
-        self.pump()
+    def send_retained(self, subscribed: Subscribed) -> None:
+        """Send what is retained for a subscription (3.3.1-9)."""
+        self._retained.add(subscribed)
+
+    def _on_retained(self) -> None:
+        if not self.link.is_over:
+            self.pump()
 
     def _put_live(self, item: _Item) -> None:
         size = item.message.size
@@ -157,15 +186,37 @@ class Delivering:
     def pump(self) -> None:
         """Send what the client may have."""
         while self._waiting and not self.link.is_over and not self.link.is_slow:
-            if not self._can_send(self._waiting[0]):
+            item = self._waiting[0]
+            if item.taken is not None and item.taken.feed.is_over:
+                # The client does not share this any more: others have it.
+                self._waiting.popleft()
+                continue
+            if not self._can_send(item):
                 break
             self._send(self._waiting.popleft())
+        self._pump_retained()
         while self._live and not self.link.is_over and not self.link.is_slow:
             if not self._can_send(self._live[0]):
                 break
             item = self._live.popleft()
             self._backlog_bytes -= item.message.size
             self._send(item)
+
+    def _pump_retained(self) -> None:
+        retained = self._retained
+        while not self.link.is_over and not self.link.is_slow:
+            found = retained.first
+            if found is None:
+                return
+            message, subscribed = found
+            match = match_of((subscribed,), is_own=False)
+            if match is not None:
+                qos = min(match.qos, message.qos)
+                item = _Item(message, qos, True, match.identifiers, False, None, 0)
+                if not self._can_send(item):
+                    return
+                self._send(item)
+            retained.take()
 
     def _can_send(self, item: _Item) -> bool:
         if not item.qos:
@@ -256,7 +307,8 @@ class Delivering:
     def feeds(self) -> list[Feed]:
         """Return the queues that messages come from."""
         session = self.link.session
-        return [] if session is None else [session.feed]
+        own = [] if session is None else [session.feed]
+        return own + self._shares.feeds()
 
     def end(self) -> None:
         """The client is gone: give back what it was not sent, as if nobody had tried."""
@@ -266,6 +318,7 @@ class Delivering:
                 unsent.setdefault(item.taken.feed, []).append(item.taken)
         self._waiting.clear()
         self._live.clear()
+        self._retained.end()
         for feed, each in unsent.items():
             feed.release([taken.claim for taken in each])
 

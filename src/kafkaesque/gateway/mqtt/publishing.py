@@ -161,33 +161,55 @@ def publish(
     *,
     finds_out: bool,
 ) -> None:
-    """Give a message to all that want it; `on_done` is called once, maybe at once.
+    """Give a message to all that want it, and keep it if its publisher wants it to be retained.
 
     Args:
+        on_done: called once, maybe at once.
         finds_out: whether to find out what there is, where nobody seems to want it.
 
     Raises:
         BadName: the topic has too many levels.
     """
-    doors = link.desk.doors
-
-    def publish_now(outcome_if_none: OnOutcome) -> None:
-        if doors.exchanges.has_names_bound:
-            publication = publication_of(message, topic, link.client_id)
-            doors.exchanges.publish(
-                DEFAULT_VHOST,
-                NAMES_EXCHANGE,
-                (publication,),
-                PUT_TIMEOUT_MS,
-                lambda outcomes: outcome_if_none(outcomes[0]),
-            )
-        else:
-            doors.live.publish(message, outcome_if_none)
+    if message.is_retained:
+        on_done = _retain(link, message, on_done)
 
     def on_first(outcome: int | RequestRefused) -> None:
         if outcome == 0 and finds_out:
-            link.desk.when_current(lambda: publish_now(on_done))
+            link.desk.when_current(lambda: _pass_on(link, message, topic, on_done))
         else:
             on_done(outcome)
 
-    publish_now(on_first)
+    _pass_on(link, message, topic, on_first)
+
+
+def _pass_on(link: MqttLink, message: LiveMessage, topic: str, on_done: OnOutcome) -> None:
+    doors = link.desk.doors
+    if not doors.exchanges.has_names_bound:
+        doors.live.publish(message, on_done)
+        return
+    doors.exchanges.publish(
+        DEFAULT_VHOST,
+        NAMES_EXCHANGE,
+        (publication_of(message, topic, link.client_id),),
+        PUT_TIMEOUT_MS,
+        lambda outcomes: on_done(outcomes[0]),
+    )
+
+
+def _retain(link: MqttLink, message: LiveMessage, on_done: OnOutcome) -> OnOutcome:
+    """Keep a message for who subscribes later; return what to call when it is passed on."""
+    outcomes: list[int | RequestRefused] = []
+
+    def on_one(outcome: int | RequestRefused) -> None:
+        outcomes.append(outcome)
+        if len(outcomes) == 2:
+            refusals = [each for each in outcomes if isinstance(each, RequestRefused)]
+            on_done(refusals[0] if refusals else max(1, *map(_count, outcomes)))
+
+    # Whoever subscribes later is somebody, too.
+    link.desk.doors.live.retain(message, lambda refusal: on_one(1 if refusal is None else refusal))
+    return on_one
+
+
+def _count(outcome: int | RequestRefused) -> int:
+    return outcome if isinstance(outcome, int) else 0

@@ -49,8 +49,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     expiry_s: int = 0
     #: The consumer of the connection that has it: broker, incarnation, number.
     owner: str = ""
-    #: Filters with `$share`, as the client has written them, and their quality of service.
-    shared: dict[str, int] = msgspec.field(default_factory=dict)
+    #: Filters with `$share`, as the client has written them: QoS and subscription identifier.
+    shared: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
 
 _decoder: Final = msgspec.json.Decoder(SessionRecord)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from kafkaesque.broker.doors.live import LiveMessage
 from kafkaesque.broker.doors.live import Subscription as LiveSubscription
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
@@ -20,6 +22,7 @@ from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.desk import TIMEOUT_MS
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.sessions import Session
+from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
 from kafkaesque.gateway.mqtt.subscriptions import (
     SUBSCRIPTIONS_MAX,
     Subscribed,
@@ -50,10 +53,11 @@ OnReason = Callable[[ReasonCode], None]
 class Subscribing:
     """See the module."""
 
-    __slots__ = ("_by_live", "_delivering", "_link")
+    __slots__ = ("_by_live", "_delivering", "_link", "_shares")
 
-    def __init__(self, link: MqttLink, delivering: Delivering) -> None:
+    def __init__(self, link: MqttLink, delivering: Delivering, shares: Shares) -> None:
         self._link: Final = link
+        self._shares: Final = shares
         self._delivering: Final = delivering
         self._by_live: Final[dict[LiveSubscription, Subscribed]] = {}
 
@@ -75,6 +79,17 @@ class Subscribing:
             subscribed = read_binding(binding)
             if subscribed is not None:
                 link.subscriptions.put(subscribed)
+        for topic_filter, (qos, identifier) in session.record.shared.items():
+            options = Subscription(topic_filter=topic_filter, qos=qos)
+            subscribed = Subscribed(options, identifier)
+            link.subscriptions.put(subscribed)
+            expiry_s = session.record.expiry_s
+            self._shares.subscribe(subscribed.group, subscribed, expiry_s, self._on_resumed)
+
+    def _on_resumed(self, refusal: RequestRefused | None) -> None:
+        if refusal is not None:
+            link = self._link
+            link.desk.say(f"the client {link.client_id!r} lost a shared subscription: {refusal}")
 
     # -- SUBSCRIBE
 
@@ -85,6 +100,7 @@ class Subscribing:
             link.fail(protocol_error("a shared subscription with no local (3.8.3-4)"))
             return
         reasons: list[ReasonCode] = [_R.UNSPECIFIED_ERROR] * len(packet.subscriptions)
+        old = {each.options.topic_filter for each in link.subscriptions}
         left = len(packet.subscriptions)
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
@@ -94,7 +110,7 @@ class Subscribing:
             reasons[number] = reason
             left -= 1
             if not left:
-                link.done(lambda: self._confirm(packet, reasons))
+                link.done(lambda: self._confirm(packet, reasons, old))
 
         link.begin()
         last = {each.topic_filter: at for at, each in enumerate(packet.subscriptions)}
@@ -106,23 +122,28 @@ class Subscribing:
                 reason = filter_reason(each.topic_filter)
                 on_one(number, reason if reason.is_error else _GRANTED[each.qos])
 
-    def _confirm(self, packet: Subscribe, reasons: list[ReasonCode]) -> None:
+    def _confirm(self, packet: Subscribe, reasons: list[ReasonCode], old: set[str]) -> None:
         link = self._link
+        granted = [
+            each
+            for each, reason in zip(packet.subscriptions, reasons, strict=True)
+            if not reason.is_error
+        ]
         if not link.is_v5:
             reasons = [_R.UNSPECIFIED_ERROR if each.is_error else each for each in reasons]
         link.send(Suback(packet_id=packet.packet_id, reasons=tuple(reasons)))
+        for each in granted:
+            subscribed = link.subscriptions.get(each.topic_filter)
+            is_new = each.topic_filter not in old
+            if subscribed is not None and subscribed.options is each and not subscribed.group:
+                if each.retain_handling == 0 or (each.retain_handling == 1 and is_new):
+                    self._delivering.send_retained(subscribed)
 
     def _subscribe(self, wanted: Subscription, identifier: int, on_done: OnReason) -> None:
         link, topic_filter = self._link, wanted.topic_filter
         reason = filter_reason(topic_filter)
         if reason.is_error:
             on_done(reason)
-            return
-        if is_shared(topic_filter):
-            on_done(_R.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
-            return
-        if not may_subscribe(link, topic_filter):
-            on_done(_R.NOT_AUTHORIZED)
             return
         before = link.subscriptions.get(topic_filter)
         if before is None and len(link.subscriptions) >= SUBSCRIPTIONS_MAX:
@@ -133,10 +154,51 @@ class Subscribing:
         except BadName:
             on_done(_R.TOPIC_FILTER_INVALID)
             return
-        if link.session is None:
+        if not may_subscribe(link, subscribed.pattern):
+            on_done(_R.NOT_AUTHORIZED)
+        elif subscribed.group:
+            self._share(subscribed, on_done)
+        elif link.session is None:
             self._go_live(subscribed, before, on_done)
         else:
             self._bind(link.session, subscribed, before, on_done)
+
+    # -- shared
+
+    def _share(self, subscribed: Subscribed, on_done: OnReason) -> None:
+        link, session = self._link, self._link.session
+        granted = _GRANTED[min(subscribed.options.qos, QOS_MAX)]
+
+        def on_there(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                self._refuse(refusal, on_done)
+                return
+            link.subscriptions.put(subscribed)
+            if session is None:
+                on_done(granted)
+            else:
+                self._keep_shared(session, lambda: on_done(granted))
+
+        expiry_s = 0 if session is None else session.record.expiry_s
+        self._shares.subscribe(subscribed.group, subscribed, expiry_s, on_there)
+
+    def _keep_shared(self, session: Session, then: Callable[[], None]) -> None:
+        """Have the session say what it shares, so that it goes on with it when it is resumed."""
+        shared = {
+            each.options.topic_filter: (each.options.qos, each.identifier)
+            for each in self._link.subscriptions
+            if each.group
+        }
+        if shared == session.record.shared:
+            then()
+        else:
+            session.change(msgspec.structs.replace(session.record, shared=shared), then)
+
+    def _refuse(self, refusal: RequestRefused, on_done: OnReason) -> None:
+        link = self._link
+        link.desk.say(f"the client {link.client_id!r} cannot subscribe: {refusal}")
+        is_many = isinstance(refusal, OverBound)
+        on_done(_R.QUOTA_EXCEEDED if is_many else _R.UNSPECIFIED_ERROR)
 
     # -- live
 
@@ -184,9 +246,7 @@ class Subscribing:
 
         def on_bound(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                link.desk.say(f"the client {link.client_id!r} cannot subscribe: {refusal}")
-                is_many = isinstance(refusal, OverBound)
-                on_done(_R.QUOTA_EXCEEDED if is_many else _R.UNSPECIFIED_ERROR)
+                self._refuse(refusal, on_done)
                 return
             link.subscriptions.put(subscribed)
             if before is not None and _binding(before) != _binding(subscribed):
@@ -262,6 +322,16 @@ class Subscribing:
         if subscribed is None:
             reason = filter_reason(topic_filter)
             on_done(reason if reason.is_error else _R.NO_SUBSCRIPTION_EXISTED)
+        elif subscribed.group:
+            session = link.session
+
+            def on_left() -> None:
+                if session is None:
+                    on_done(_R.SUCCESS)
+                else:
+                    self._keep_shared(session, lambda: on_done(_R.SUCCESS))
+
+            self._shares.unsubscribe(topic_filter, on_left)
         elif link.session is None:
             self._end_live(subscribed)
             on_done(_R.SUCCESS)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.live import Subscription as LiveSubscription
 from kafkaesque.gateway.mqtt.names import binding_key_of
+from kafkaesque.protocols.mqtt.filters import is_shared, read_shared
 from kafkaesque.protocols.mqtt.packets import Subscription
 from kafkaesque.routing.exchanges.topology import Binding
 from kafkaesque.routing.names import MQTT, NameFilter, NameKey, levels_of_key
@@ -26,7 +27,7 @@ _IDENTIFIER: Final = "mqtt.subscription-id"
 class Subscribed:
     """A filter of a client, with the options that hold for it."""
 
-    __slots__ = ("identifier", "live", "name_filter", "options")
+    __slots__ = ("group", "identifier", "live", "name_filter", "options", "pattern")
 
     def __init__(self, options: Subscription, identifier: int) -> None:
         """Take what a SUBSCRIBE says.
@@ -37,7 +38,11 @@ class Subscribed:
         self.options: Final = options
         #: 0: none.
         self.identifier: Final = identifier
-        self.name_filter: Final[NameFilter] = MQTT.read_filter(options.topic_filter)
+        shared = read_shared(options.topic_filter) if is_shared(options.topic_filter) else None
+        #: The filter without what says that it is shared, and with whom.
+        self.pattern: Final = options.topic_filter if shared is None else shared.topic_filter
+        self.group: Final = "" if shared is None else shared.group
+        self.name_filter: Final[NameFilter] = MQTT.read_filter(self.pattern)
         #: Where messages come from, if they are not kept in a queue.
         self.live: LiveSubscription | None = None
 
@@ -138,7 +143,9 @@ class Subscriptions:
         found = self._found.get(key)
         if found is None:
             name = levels_of_key(key)
-            found = tuple(each for each in self if each.name_filter.matches(name))
+            found = tuple(
+                each for each in self if not each.group and each.name_filter.matches(name)
+            )
             if len(self._found) >= _REMEMBERED_MAX:
                 self._found.clear()
             self._found[key] = found

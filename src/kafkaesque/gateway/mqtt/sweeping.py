@@ -1,6 +1,6 @@
-"""Deletes sessions that nobody has come back to in time.
+"""Deletes sessions and shared subscriptions that nobody has come back to in time.
 
-Every few seconds the leader of a session's queue looks for how long nobody has asked for its
+Every few seconds the leader of such a queue looks for how long nobody has asked for its
 messages. A new leader counts anew: a session may live longer than was asked for, never shorter.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.options.queues import MQTT_SESSION
+from kafkaesque.broker.options.queues import MQTT_SESSION, MQTT_SHARE
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.desk import Desk
 from kafkaesque.gateway.mqtt.sessions import session_of
+from kafkaesque.gateway.mqtt.shares import share_of
 from kafkaesque.model.errors import RequestRefused
 
 SWEEP_MS: Final = 5_000
@@ -46,11 +47,7 @@ class Sweeping:
         if self._is_over:
             return
         queues = self._desk.doors.cluster.state.queues_by_log
-        mine = [
-            each
-            for each in queues.values()
-            if each.options.get(MQTT_SESSION) and self._is_led_here(each)
-        ]
+        mine = [each for each in queues.values() if _is_ours(each) and self._is_led_here(each)]
         # Where the last sweep had enough, this one begins.
         begin = self._begin % max(1, len(mine))
         asked = (*mine[begin:], *mine[:begin])[:ASKED_MAX]
@@ -64,7 +61,7 @@ class Sweeping:
         return cluster.leaders.leader(queue.partitions[0].group) == cluster.node
 
     def _ask(self, queue: QueueState) -> None:
-        record = session_of(queue)
+        record = session_of(queue) or share_of(queue)
         if record is None:
             return
         limit_ms = max(GRACE_MS, 1_000 * record.expiry_s)
@@ -77,3 +74,7 @@ class Sweeping:
 
         request = q.AskQueue(log_id=queue.topic_id)
         self._desk.doors.queues.ask(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
+
+
+def _is_ours(queue: QueueState) -> bool:
+    return bool(queue.options.get(MQTT_SESSION) or queue.options.get(MQTT_SHARE))

@@ -9,17 +9,22 @@ get the same messages do not wait for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from kafkaesque.broker.doors.live import LiveMessage, Subscription
+from kafkaesque.broker.listeners import NATS as NATS_PROTOCOL
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.nats.authorization import may_have, may_publish, may_subscribe
 from kafkaesque.gateway.nats.desk import PAYLOAD_BYTES_MAX, Desk
-from kafkaesque.gateway.nats.interest import LiveMessage
+from kafkaesque.gateway.nats.jetstream.subjects import JETSTREAM_PREFIX
+from kafkaesque.gateway.nats.messages import read_published, subject_of
 from kafkaesque.gateway.nats.opening import log_in
 from kafkaesque.gateway.nats.subscriptions import SUBSCRIPTIONS_MAX, Subscriptions
+from kafkaesque.model.errors import OverBound
 from kafkaesque.protocols.nats.connection import Connection as Codec
 from kafkaesque.protocols.nats.connection import ConnectionState, Limits
 from kafkaesque.protocols.nats.errors import ErrorText, NatsError, permissions_violation
@@ -50,6 +55,8 @@ from kafkaesque.routing.names import NATS
 PENDING_BYTES_MAX: Final = 8 * 1024 * 1024
 #: PINGs that wait for subscriptions to be confirmed; with more nothing is read.
 PONGS_DUE_MAX: Final = 64
+#: So often it is looked whether what waits to be given out on this broker is less by now.
+BUSY_MS: Final = 5
 _LIMITS: Final = Limits(payload_bytes_max=PAYLOAD_BYTES_MAX, connect_ms_max=LOGIN_MS_MAX)
 
 
@@ -61,6 +68,7 @@ class NatsConnection(ClientConnection):
         "_desk",
         "_is_over",
         "_is_receiving",
+        "_origin",
         "_stranger_bytes",
         "_subscriptions",
         "_timer",
@@ -70,7 +78,8 @@ class NatsConnection(ClientConnection):
         super().__init__(shared)
         self._desk: Final = desk
         self._codec: Final = Codec(shared.clock.now_ms(), _LIMITS, needs_login=self.needs_login)
-        self._subscriptions: Final = Subscriptions(desk.interest, self, lambda: self.write(PONG))
+        self._origin: Final = desk.doors.live.new_origin(NATS_PROTOCOL)
+        self._subscriptions: Final = Subscriptions(desk.doors.live, self, lambda: self.write(PONG))
         self._timer: Timer | None = None
         self._is_over = False
         self._is_receiving = False
@@ -123,7 +132,22 @@ class NatsConnection(ClientConnection):
                 events = self._codec.receive(b"", self.shared.clock.now_ms())
         finally:
             self._is_receiving = False
+        if self._desk.doors.live.is_busy:
+            self._wait_for_others()
         self.maybe_pause()
+
+    def _wait_for_others(self) -> None:
+        """Read on when what was published is on its way to those who want it."""
+        self.hold()
+        self.shared.clock.call_later(BUSY_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        if self.connection is None or self._is_over:
+            return
+        if self._desk.doors.live.is_busy:
+            self._wait_for_others()
+        else:
+            self.release()
 
     def _take(self, event: Event) -> None:
         if self._is_over:
@@ -165,23 +189,30 @@ class NatsConnection(ClientConnection):
         self.charge(PRODUCER_BYTE_RATE, len(event.headers) + len(event.payload))
         # Nobody who waits for it is held up by a delivery.
         self._say_ok()
-        if not may_publish(self.rights, event.subject):
+        is_request = event.subject.startswith(JETSTREAM_PREFIX)
+        if not is_request and not may_publish(self.rights, event.subject):
             self.write(write_error(permissions_violation("Publish", event.subject)))
             return
-        message = LiveMessage(event.subject, event.reply, event.headers, event.payload)
-        options = self._codec.options
-        without = None if options.echo else self
+        is_wanted = self._hand_on(event, is_request=is_request)
+        if not is_wanted and event.reply and self._codec.options.no_responders:
+            self._say_no_responders(event)
 
-        def on_done(count: int) -> None:
-            if not count and event.reply and options.no_responders:
-                self._say_no_responders(event)
-
+    def _hand_on(self, event: Published, *, is_request: bool) -> bool:
+        """Give a message to whoever wants it; say whether there may be anybody."""
+        jetstream, live = self._desk.jetstream, self._desk.doors.live
+        if is_request and jetstream.take(self, event.subject, event.reply, event.payload):
+            return True
         try:
             key = NATS.key_of(event.subject)
         except BadName:
-            on_done(0)
-            return
-        self._desk.interest.publish(key, message, without, on_done)
+            return False
+        stream = None if is_request else jetstream.stream_of(key)
+        if stream is not None:
+            jetstream.store(stream, event.subject, event.reply, event.headers, event.payload)
+            if not live.wants(key):
+                return True
+        message = read_published(key, event.reply, event.headers, event.payload, self._origin)
+        return live.publish(message) or stream is not None
 
     def _say_no_responders(self, event: Published) -> None:
         """Tell the requester itself; nobody has published it, so it does not count for UNSUB."""
@@ -210,25 +241,36 @@ class NatsConnection(ClientConnection):
         except BadName:
             self.write(write_error(ErrorText.INVALID_SUBJECT.value))
             return
+        except OverBound as error:
+            self.fail(NatsError(ErrorText.MAXIMUM_SUBSCRIPTIONS, str(error)))
+            return
         self._say_ok()
 
     # -- deliveries
 
-    def take(self, sid: str, variant: MessageVariant) -> None:
-        """See `Taker`."""
-        own = self._subscriptions.find(sid)
+    def on_message(self, message: LiveMessage, subscriptions: Sequence[Subscription]) -> None:
+        """See `Receiver`."""
         connection = self.connection
-        if own is None or connection is None or not may_have(self.rights, variant.subject):
+        if connection is None or self._is_over:
             return
-        own.delivered += 1
-        if own.has_all:
-            self._subscriptions.remove(sid)
-        if connection.unsent_bytes() + variant.payload_bytes > PENDING_BYTES_MAX:
-            self._cut_off()
+        options = self._codec.options
+        if message.origin == self._origin and not options.echo:
             return
-        write = variant.write if self._codec.options.headers else variant.write_bare
-        self.write(write(own.sid))
-        self.charge(CONSUMER_BYTE_RATE, variant.payload_bytes)
+        if self.rights is not None and not may_have(self.rights, subject_of(message.key)):
+            return
+        variant = self._desk.variants.of(message)
+        for each in subscriptions:
+            own = self._subscriptions.of(each)
+            if own is None:
+                continue
+            own.delivered += 1
+            if own.has_all:
+                self._subscriptions.remove(own.name)
+            if connection.unsent_bytes() + variant.payload_bytes > PENDING_BYTES_MAX:
+                self._cut_off()
+                return
+            self.write((variant.write if options.headers else variant.write_bare)(own.sid))
+        self.charge(CONSUMER_BYTE_RATE, variant.payload_bytes * len(subscriptions))
 
     def _cut_off(self) -> None:
         """It does not read what it is sent."""

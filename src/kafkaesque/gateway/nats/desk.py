@@ -9,8 +9,11 @@ from kafkaesque import __version__
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import NATS
 from kafkaesque.env.report_limit import ReportLimit
-from kafkaesque.gateway.nats.interest import LocalInterest
+from kafkaesque.gateway.nats.jetstream.api import JetStream
+from kafkaesque.gateway.nats.messages import Variants, sent_message
 from kafkaesque.protocols.nats.writing import Info
+from kafkaesque.routing.errors import BadName
+from kafkaesque.routing.names import NATS as NATS_NAMES
 
 #: Headers and payload of a message together.
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
@@ -22,11 +25,12 @@ SPOKEN: Final = "2.10.0"
 class Desk:
     """See the module."""
 
-    __slots__ = ("_report", "doors", "interest", "is_leaving", "server_id")
+    __slots__ = ("_report", "doors", "is_leaving", "jetstream", "server_id", "variants")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
-        self.interest: Final = LocalInterest(doors.dice)
+        self.variants: Final = Variants()
+        self.jetstream: Final = JetStream(doors, self.send)
         #: Whether the broker is about to stop, and clients should go elsewhere.
         self.is_leaving = False
         self.server_id: Final = doors.dice.unique_bytes(16).hex().upper()
@@ -35,6 +39,20 @@ class Desk:
     def say(self, line: str) -> None:
         """Tell operators, within bounds."""
         self._report.say(line)
+
+    def send(
+        self, to: str, *, subject: str = "", reply: str = "", headers: bytes = b"", payload: bytes
+    ) -> bool:
+        """Send a message of the broker's own to those who are subscribed to a subject.
+
+        They are shown `subject`, if that is another one. Returns whether there is anybody.
+        """
+        try:
+            key = NATS_NAMES.key_of(to)
+        except BadName:
+            return False
+        message = sent_message(key, subject=subject, reply=reply, headers=headers, payload=payload)
+        return self.doors.live.publish(message)
 
     def info(self, listener: str, *, client_id: int, host: str, needs_login: bool) -> Info:
         """Return what a client of a listener is told of this broker."""
@@ -49,6 +67,7 @@ class Desk:
             host="" if address is None else address.host,
             port=0 if address is None else address.port,
             headers=True,
+            jetstream=True,
             max_payload=PAYLOAD_BYTES_MAX,
             client_id=client_id,
             client_ip=host,

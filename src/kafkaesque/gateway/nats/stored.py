@@ -16,6 +16,10 @@ from kafkaesque.protocols.nats.headers import read_headers, write_headers
 
 #: Bytes of headers that could not be written again as they came.
 STORED_NATS: Final = "nats.headers"
+#: A reply subject that is no name for others.
+STORED_REPLY: Final = PREFIX + "nats-reply"
+#: The subject that a message is shown with, where it goes to another one.
+SHOWN_SUBJECT: Final = PREFIX + "nats-subject"
 #: NATS' name -> the name for all protocols.
 _NAMES: Final = {"Content-Type": "content-type", "Nats-Msg-Id": "message-id"}
 _OWN_NAMES: Final = {common: own for own, common in _NAMES.items()}

@@ -10,25 +10,31 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from kafkaesque.gateway.nats.interest import LocalInterest, Subscription, Taker
+from kafkaesque.broker.doors.live import Live, Receiver, Subscription
+from kafkaesque.model.errors import OverBound
 from kafkaesque.routing.names import NATS
 
 #: Of one connection; one more ends it.
 SUBSCRIPTIONS_MAX: Final = 20_000
+#: Queue groups of NATS are no groups of other protocols.
+_GROUP_PREFIX: Final = "nats/"
 
 
 class OwnSubscription:
     """One of a connection's subscriptions."""
 
-    __slots__ = ("delivered", "group", "messages_max", "number", "sid", "subject")
+    __slots__ = ("delivered", "group", "live", "messages_max", "name", "ordinal", "sid", "subject")
 
-    def __init__(self, subject: str, group: str, sid: str) -> None:
+    def __init__(self, subject: str, group: str, sid: str, ordinal: int) -> None:
         self.subject: Final = subject
         #: The queue group; empty: none.
         self.group: Final = group
+        self.name: Final = sid
         self.sid: Final = sid.encode("utf-8", "surrogateescape")
-        #: Among all of the broker; 0: not yet.
-        self.number = 0
+        #: In the order in which they were begun.
+        self.ordinal: Final = ordinal
+        #: None: not yet.
+        self.live: Subscription | None = None
         #: It ends with so many; 0: it does not.
         self.messages_max = 0
         self.delivered = 0
@@ -42,15 +48,24 @@ class OwnSubscription:
 class Subscriptions:
     """See the module."""
 
-    __slots__ = ("_begun", "_by_sid", "_interest", "_pongs", "_send_pong", "_taker", "_unconfirmed")
+    __slots__ = (
+        "_begun",
+        "_by_number",
+        "_by_sid",
+        "_live",
+        "_pongs",
+        "_receiver",
+        "_send_pong",
+        "_unconfirmed",
+    )
 
-    def __init__(
-        self, interest: LocalInterest, taker: Taker, send_pong: Callable[[], None]
-    ) -> None:
-        self._interest: Final = interest
-        self._taker: Final = taker
+    def __init__(self, live: Live, receiver: Receiver, send_pong: Callable[[], None]) -> None:
+        self._live: Final = live
+        self._receiver: Final = receiver
         self._send_pong: Final = send_pong
         self._by_sid: Final[dict[str, OwnSubscription]] = {}
+        #: By its number among all of the broker.
+        self._by_number: Final[dict[int, OwnSubscription]] = {}
         #: How many were begun, and which of these are not confirmed.
         self._begun = 0
         self._unconfirmed: Final[set[int]] = set()
@@ -65,31 +80,41 @@ class Subscriptions:
         """How many PINGs wait for subscriptions to be confirmed."""
         return len(self._pongs)
 
-    def find(self, sid: str) -> OwnSubscription | None:
-        """Return the subscription of an id."""
-        return self._by_sid.get(sid)
+    def of(self, subscription: Subscription) -> OwnSubscription | None:
+        """Return which of them it is."""
+        return self._by_number.get(subscription.number)
 
     def add(self, subject: str, group: str, sid: str) -> None:
         """Subscribe; nothing is done if the id is in use.
 
         Raises:
             BadName: the subject is beyond a bound.
+            OverBound: the broker has too many subscriptions.
         """
         if sid in self._by_sid:
             return
         name_filter = NATS.read_filter(subject)
         self._begun += 1
         ordinal = self._begun
-        own = OwnSubscription(subject, group, sid)
-        self._by_sid[sid] = own
+        own = OwnSubscription(subject, group, sid, ordinal)
         self._unconfirmed.add(ordinal)
 
         def on_confirmed() -> None:
             self._unconfirmed.discard(ordinal)
             self._answer_pings()
 
-        subscription = Subscription(name_filter, group, self._taker, sid)
-        own.number = self._interest.subscribe(subscription, on_confirmed)
+        try:
+            own.live = self._live.subscribe(
+                name_filter,
+                self._receiver,
+                on_confirmed,
+                group=f"{_GROUP_PREFIX}{group}" if group else "",
+            )
+        except OverBound:
+            self._unconfirmed.discard(ordinal)
+            raise
+        self._by_sid[sid] = own
+        self._by_number[own.live.number] = own
 
     def limit(self, sid: str, messages_max: int) -> None:
         """End a subscription when it has had so many messages, or now."""
@@ -103,14 +128,19 @@ class Subscriptions:
     def remove(self, sid: str) -> None:
         """End a subscription; harmless if there is none."""
         own = self._by_sid.pop(sid, None)
-        if own is not None:
-            self._interest.unsubscribe(own.number)
+        if own is None or own.live is None:
+            return
+        del self._by_number[own.live.number]
+        own.live.end()
+        # Nobody confirms what is over.
+        self._unconfirmed.discard(own.ordinal)
+        self._answer_pings()
 
     def clear(self) -> None:
         """End all."""
+        self._pongs.clear()
         for sid in list(self._by_sid):
             self.remove(sid)
-        self._pongs.clear()
 
     def taker_of(self, subject: str) -> OwnSubscription | None:
         """Return the subscription that wants a subject: that to the subject itself, or another.

@@ -185,6 +185,22 @@ def check_stream(config: StreamConfig) -> None:
             raise ApiError(ApiCode.STREAM_CONFIG, f"{subject!r} is not a subject")
 
 
+def completed(config: StreamConfig) -> StreamConfig:
+    """Return a stream's configuration with what was left out, as nats-server does it."""
+    window = config.duplicate_window or DUPLICATE_WINDOW_NS
+    if config.max_age:
+        window = min(window, config.max_age)
+    limits = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+    without = {name: -1 for name in limits if getattr(config, name) <= 0}
+    return msgspec.structs.replace(
+        config,
+        subjects=config.filters,
+        duplicate_window=window,
+        num_replicas=max(config.num_replicas, 1),
+        **without,
+    )
+
+
 def check_consumer(config: ConsumerConfig) -> None:
     """Check a consumer's configuration.
 

@@ -306,6 +306,11 @@ class View:
                 found = own[at]
         return found
 
+    def count_before(self, wanted: str, before: int, keep: int) -> int:
+        """Return how many messages a removal would take."""
+        owns = (self._subjects[each] for each in self.subjects(wanted))
+        return sum(max(0, min(bisect_right(own, before), len(own) - keep)) for own in owns)
+
     def pending(self, filters: Iterable[str], sequence: int) -> int:
         """Return how many messages from a sequence on some filters want."""
         wanted = list(filters)
