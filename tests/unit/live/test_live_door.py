@@ -132,6 +132,20 @@ def test_there_is_a_bound_on_subscriptions(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(hub) == 2
 
 
+def test_what_was_done_is_counted(ground: LiveScenario) -> None:
+    before = ground.live().tally()
+    receivers = [ground.subscribe("counted/+") for _ in range(3)]
+    for topic in ("counted/1", "counted/2", "elsewhere"):
+        ground.live().publish(message(topic))
+    after = ground.live().tally()
+    assert after.subscriptions == before.subscriptions + 3
+    assert after.published == before.published + 2
+    assert after.given == before.given + 6
+    assert after.dropped == before.dropped
+    for each in receivers:
+        each.end()
+
+
 # -- many receivers
 
 

@@ -90,6 +90,7 @@ class LiveHub:
         "_undecided_bytes",
         "_unknown",
         "dropped_here",
+        "published",
     )
 
     def __init__(
@@ -115,12 +116,19 @@ class LiveHub:
         self._turn = 0
         #: Messages that somebody here wanted and that there was no room for.
         self.dropped_here = 0
+        #: Messages that were published through this broker and that live subscribers may want.
+        self.published = 0
 
     @property
     def is_busy(self) -> bool:
         """Whether so much waits that publishers should be read no further for now."""
         is_half_full = 2 * self._undecided_bytes > UNDECIDED_BYTES_MAX
         return self._fan_out.is_busy or self._lanes.is_busy or is_half_full
+
+    @property
+    def given(self) -> int:
+        """Copies that receivers on this broker have got since its start."""
+        return self._fan_out.given
 
     @property
     def dropped(self) -> int:
@@ -186,6 +194,7 @@ class LiveHub:
         if self._peers.peers():
             served = set(self._subscribers.groups(message.key))
             is_wanted |= self._to_others(message, served, None, hops=0)
+        self.published += is_wanted
         self._give(message, copies)
         return is_wanted
 
