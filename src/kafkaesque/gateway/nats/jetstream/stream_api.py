@@ -155,6 +155,9 @@ class StreamApi:
 
     def _change(self, request: Request, config: StreamConfig, what: str) -> None:
         options = topic_options(config)
+        if (config.metadata or {}).get(ADOPTED):
+            # How long a topic keeps what was there before is not the stream's to say.
+            options = {STREAM: options[STREAM]}
         command = ChangeConfig(
             topic=config.name,
             changes=[ConfigChange(name=name, value=value) for name, value in options.items()],
@@ -190,7 +193,7 @@ class StreamApi:
                 command = DeleteQueue(vhost=queue.vhost, name=queue.name)
                 self._office.submit(command, None, next_one)
             elif stream.is_adopted:
-                change = ConfigChange(name=STREAM, value=None)
+                change = ConfigChange(name=STREAM, value=None, operation="delete")
                 self._office.submit(ChangeConfig(topic=name, changes=[change]), None, on_done)
             else:
                 self._office.submit(DeleteTopic(name=name), request.requester.rights, on_done)
