@@ -201,5 +201,7 @@ def _publication(message: LiveMessage) -> Publication:
         for name, value in reversed(message.headers)
     }
     routed = RoutedMessage(key=routing_key, headers=texts, body=message.body)
-    kept = NewMessage(message.body, headers=headers, not_after_ms=message.expires_ms)
+    # Who reads a queue has to know under which name a message was published.
+    key = routing_key.encode("utf-8", "surrogateescape")
+    kept = NewMessage(message.body, key, headers, not_after_ms=message.expires_ms)
     return Publication(routed, kept, live=message)
