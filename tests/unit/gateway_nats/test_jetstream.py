@@ -252,3 +252,19 @@ def test_a_topic_that_is_there_becomes_a_stream_and_stays(three: Ground) -> None
     assert api.ask("STREAM.MSG.GET.adopted", seq=2)["message"]["subject"] == "adopted"
     assert api.ask("STREAM.DELETE.adopted")["success"] is True
     assert "adopted" in doors.cluster.state.topics
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_what_all_consumers_are_done_with_is_gone(three: Ground, retention: str) -> None:
+    api = Api(three)
+    stream = new_stream(api, retention=retention)
+    consumer = new_consumer(api, stream)
+    for number in range(3):
+        api.publish(f"{stream}.a", b"%d" % number)
+    api.pull(stream, consumer, batch=3, expires=5_000_000_000)
+    tokens = [api.client.message()[2] for _ in range(3)]
+    api.ack(tokens[1])
+    assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 3
+    api.ack(tokens[0])
+    state = api.ask(f"STREAM.INFO.{stream}")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (1, 3, 3)

@@ -24,6 +24,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
 )
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused, rfc3339
+from kafkaesque.gateway.nats.jetstream.retention import catch_up
 from kafkaesque.gateway.nats.jetstream.streams import ADOPTED, Stream, overlap
 from kafkaesque.gateway.nats.jetstream.view import Removal
 from kafkaesque.model.errors import RequestRefused, TopicExists
@@ -225,7 +226,7 @@ class StreamApi:
             more = {} if did_create is None else {"did_create": did_create}
             request.answer(kind, **self._info_of(stream, wanted or InfoRequest()), **more)
 
-        stream.log.catch_up(on_read)
+        catch_up(self._office, stream, on_read)
 
     def _info_of(self, stream: Stream, wanted: InfoRequest) -> dict[str, object]:
         cluster, view = self._office.doors.cluster, stream.log.view
@@ -290,7 +291,7 @@ class StreamApi:
                 infos.append(self._info_of(page[at], InfoRequest()))
                 next_one(at + 1)
 
-            page[at].log.catch_up(on_read)
+            catch_up(self._office, page[at], on_read)
 
         next_one(0)
 
