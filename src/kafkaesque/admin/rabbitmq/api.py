@@ -15,6 +15,7 @@ from kafkaesque.admin.rabbitmq.errors import body_of
 from kafkaesque.admin.rabbitmq.exchanges import ExchangePages
 from kafkaesque.admin.rabbitmq.health import HealthPages
 from kafkaesque.admin.rabbitmq.messages import MessagePages
+from kafkaesque.admin.rabbitmq.permissions import PermissionPages
 from kafkaesque.admin.rabbitmq.policies import PolicyPages
 from kafkaesque.admin.rabbitmq.queues import QueuePages
 from kafkaesque.admin.rabbitmq.users import UserPages
@@ -33,6 +34,7 @@ class RabbitMqApi:
     def __init__(self, admin: AdminContext) -> None:
         context = Context(admin)
         exchanges, queues = ExchangePages(context), QueuePages(context)
+        users = UserPages(context)
         routes = [
             *ClusterPages(context, queues).routes(),
             *HealthPages(context).routes(),
@@ -41,7 +43,8 @@ class RabbitMqApi:
             *queues.routes(),
             *BindingPages(context).routes(),
             *MessagePages(context, exchanges, queues).routes(),
-            *UserPages(context).routes(),
+            *users.routes(),
+            *PermissionPages(context, users).routes(),
             *PolicyPages(context).routes(),
         ]
         self._routes: Final = [(route.path.split("/")[1:], route) for route in routes]

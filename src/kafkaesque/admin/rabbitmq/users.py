@@ -84,7 +84,7 @@ class UserPages:
                 for _, each in sorted(state.users.items())
                 if not any(
                     kind in state.rule_index.shelves(user_principal(each.name))
-                    for kind in OWN_TYPES
+                    for kind in (*OWN_TYPES, ResourceType.VHOST)
                 )
             ]
         )
@@ -213,7 +213,7 @@ def _deletion(names: Iterable[str]) -> list[Command]:
     """Return the commands that end users; rules go first, or a later user would have them."""
     commands: list[Command] = []
     for name in names:
-        for kind in OWN_TYPES:
+        for kind in (*OWN_TYPES, ResourceType.VHOST):
             wanted = AclFilter(
                 resource_type=kind,
                 pattern_type=PatternType.ANY,

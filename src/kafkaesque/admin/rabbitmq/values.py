@@ -328,3 +328,24 @@ class NewPolicy(Asked, frozen=True, kw_only=True, rename={"apply_to": "apply-to"
     definition: Arguments
     priority: int = 0
     apply_to: str = "all"
+
+
+# -- permissions
+
+
+class PermissionShown(Answer, frozen=True, kw_only=True):
+    """What a user may do in a virtual host."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class NewPermission(Asked, frozen=True, kw_only=True):
+    """What a user is to be allowed in a virtual host: names as regular expressions."""
+
+    configure: str
+    write: str
+    read: str
