@@ -7,6 +7,7 @@ from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
+from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.hosts import QueueHosts
 from kafkaesque.broker.replication.raft_driver import RaftDriver
@@ -14,6 +15,7 @@ from kafkaesque.broker.requests.commands import (
     AdvanceStart,
     AskControllers,
     AskPart,
+    AwaitMetadata,
     ControllerCommand,
     Done,
     ForwardAppend,
@@ -25,6 +27,7 @@ from kafkaesque.broker.requests.desk import OnServed, RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.upkeep.log_starts import LogStarts
+from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.model.ids import GroupId, NodeId
 
 #: So long another broker's deletion of records waits until they are committed here.
@@ -43,6 +46,7 @@ def register_servers(
     parts: PartDesk,
     tables: Sequence[RegisteredTables],
     queues: QueueHosts,
+    live: LiveHub,
 ) -> None:
     """Register the servers of all requests that there are."""
 
@@ -50,6 +54,14 @@ def register_servers(
         driver.transfer_leadership(GroupId(request.group), NodeId(request.to_node))
         on_done(Done())
 
+    def await_metadata(_: NodeId, request: AwaitMetadata, on_done: OnServed) -> None:
+        def on_applied(is_applied: bool) -> None:
+            late = RequestTimedOut("the metadata were not applied in time")
+            on_done(Done() if is_applied else late)
+
+        metadata.when_applied(request.offset, request.timeout_ms, on_applied)
+
+    desk.register(AwaitMetadata, await_metadata)
     for command in get_args(ControllerCommand):
         desk.register(command, controller.serve)
     desk.register(AskControllers, lambda _, __, done: done(voters.view(metadata.state)))
@@ -63,6 +75,7 @@ def register_servers(
     desk.register(ForwardFetch, lambda _, request, done: forwarder.serve_fetch(request, done))
     for request in get_args(AnyQueueRequest):
         desk.register(request, lambda _, each, done: queues.serve(each, done))
+    live.register(desk)
     for kind in tables:
         for register in kind.servers:
             register(desk)

@@ -41,6 +41,7 @@ await other.client.subscribeAsync(`${root}/kept`, { qos: 1 });
 const { topic, text, packet } = await other.next();
 found.retained = [topic, text, packet.retain];
 await client.publishAsync(`${root}/kept`, "", { qos: 1, retain: true });
+await other.next();
 
 // A session that is kept.
 const kept = { clientId: `${root}-session`, clean: false };

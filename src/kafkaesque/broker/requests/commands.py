@@ -8,6 +8,7 @@ from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
+from kafkaesque.broker.requests.live_requests import LiveRequest
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
@@ -397,18 +398,32 @@ ControllerCommand = (
     | TakeUpMove
     | FinishMove
 )
+
+
+class AwaitMetadata(PeerRequest, frozen=True, tag="await-metadata", kw_only=True):
+    """Wait until the other broker has applied the metadata's log up to an offset. Answer: `Done`.
+
+    Refused with `RequestTimedOut` if it has not within the time.
+    """
+
+    offset: int
+    timeout_ms: int
+
+
 GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
 AnyPeerRequest = (
     ControllerCommand
     | TransferLeadership
     | AskControllers
     | AskPart
+    | AwaitMetadata
     | AdvanceStart
     | ForwardProduce
     | ForwardAppend
     | ForwardFetch
     | GroupCommand
     | AnyQueueRequest
+    | LiveRequest
     | WriteMarker
     | AddToTransaction
     | ConfirmTransaction
