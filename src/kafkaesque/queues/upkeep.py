@@ -198,6 +198,9 @@ def counted(context: Context) -> tuple[int, int]:
     """Return the messages and bytes that a queue's limits count."""
     state = context.state
     count, size = state.ready_count + state.delayed.count, state.waiting_bytes
+    if state.pending:
+        count += len(state.pending)
+        size += sum(state.size_of(each, each + 1) for each in state.pending)
     if state.policy.counts_in_flight:
         return count + state.flight_count, size + state.flight_bytes
     return count, size

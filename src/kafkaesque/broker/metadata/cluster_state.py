@@ -13,7 +13,13 @@ from kafkaesque.access.records import read_access_image, write_access_image
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata.features import UNSAID
-from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, is_own_vhost, queue_log
+from kafkaesque.broker.metadata.queue_names import (
+    DEFAULT_VHOST,
+    QueueName,
+    is_own_vhost,
+    log_of_name,
+    queue_log,
+)
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
     AnyMetadataRecord,
@@ -316,6 +322,22 @@ class ClusterState:
                 f"topic {name!r} has partitions 0 to {len(partitions) - 1}, not {index}"
             )
         return partitions[index]
+
+    def log_partition(self, where: TopicPartition) -> PartitionState:
+        """Return a partition's placement, of a topic or of a queue's log by its own name.
+
+        For brokers alone: no client has a name for a queue's log.
+
+        Raises:
+            UnknownTopicOrPartition: there is no such log, or it has fewer partitions.
+        """
+        log_id = log_of_name(where.topic)
+        queue = None if log_id is None else self.queues_by_log.get(log_id)
+        if queue is None:
+            return self.partition(where)
+        if not 0 <= where.partition < len(queue.partitions):
+            raise UnknownTopicOrPartition(f"queue {queue.queue} has no partition {where.partition}")
+        return queue.partitions[where.partition]
 
     def apply(self, record: AnyMetadataRecord) -> None:
         """Take a committed record.

@@ -11,6 +11,7 @@ from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
+from kafkaesque.broker.requests.transaction_requests import JoinTransaction, RunTransaction
 
 
 class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
@@ -412,6 +413,8 @@ AnyPeerRequest = (
     | WriteMarker
     | AddToTransaction
     | ConfirmTransaction
+    | RunTransaction
+    | JoinTransaction
 )
 
 
