@@ -64,7 +64,7 @@ class Engine:
         if self.has_ended:
             self.has_ended = False
             self._sessions.close_left()
-            self._upkeep.look_again()
+            self._upkeep.on_transaction_ended()
         self._sessions.end_grace()
         self._upkeep.do()
         self._distributor.serve()

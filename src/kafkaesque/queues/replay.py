@@ -47,12 +47,21 @@ def pend(state: State, transaction: int, arrival: Arrival) -> Undo:
 
 
 def finish(state: State, transaction: int, wall_ms: int, *, is_committed: bool) -> Undo:
-    """End a transaction, as a marker says: its messages are there, or gone, and so what it settles.
+    """End a transaction, as a marker says: its messages are there, and what it settles is gone.
 
-    Return what takes that back.
+    Or its messages are gone, and what it was to settle is with those who have it. Return what takes
+    that back.
     """
     state.journal = []
-    _finish(state, d.Finish(transaction, is_committed))
+    staged = sorted(offset for offset, each in state.staged.items() if each == transaction)
+    for offset in staged:
+        if is_committed:
+            state.leave(offset, offset + 1)
+            state.forget(offset, offset + 1)
+        else:
+            state.unstage(offset)
+    if is_committed:
+        _count_removed(state, Reason.SETTLED, len(staged))
     ended = sorted(offset for offset, each in state.pending.items() if each[0] == transaction)
     for offset in ended:
         pending = state.pending[offset]
@@ -80,8 +89,14 @@ def _admit(state: State, pending: Pending, wall_ms: int) -> None:
 
 
 def stage(state: State, transaction: int, runs: tuple[Run, ...]) -> Undo:
-    """Have messages in flight settled with a transaction; return what takes that back."""
-    return replay(state, d.Stage(transaction, runs))
+    """Have messages in flight settled with a transaction; return what takes that back.
+
+    Their locks stay as they are, and end nothing before the transaction has ended.
+    """
+    state.journal = []
+    for offset in offsets_of(runs):
+        state.stage(offset, transaction)
+    return state.journal
 
 
 def undo(changes: Undo) -> None:
