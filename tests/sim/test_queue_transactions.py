@@ -2,6 +2,7 @@
 
 from kafkaesque.broker.requests.transaction_requests import TransactionOutcome
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.sim.options import SimOptions
 from tests.sim.queue_scenario import QUEUE, values
 from tests.sim.transaction_scenario import DONE, TOPIC, TransactionScenario, claims_of
 
@@ -129,3 +130,22 @@ def test_a_cursor_over_a_topic_takes_part() -> None:
     queues.settle()
     assert queues.counts("over").in_flight == 0
     assert queues.all_of(DONE) == [b"of a record"]
+
+
+def test_encrypted_queues_take_part_over_a_change_of_leader() -> None:
+    sealed = {"encryption": "aes256-gcm"}
+    queues = TransactionScenario(
+        10, sealed, done={**sealed, "max.priority": "9"}, sim_options=SimOptions(is_encrypted=True)
+    )
+    queues.put(b"one", b"two")
+    taken = queues.take(1)
+    queues.commit(queues.part(QUEUE, [b"three"], claims_of(taken)), queues.part(DONE, [b"done"]))
+    for name in (QUEUE, DONE):
+        leader = queues.queue_leader(name)
+        queues.kill(leader)
+        assert queues.queue_leader(name) != leader
+        queues.boot(leader)
+        queues.loop.run_for(2_000)
+    queues.settle()
+    assert queues.all_of(QUEUE) == [b"two", b"three"]
+    assert queues.all_of(DONE) == [b"done"]

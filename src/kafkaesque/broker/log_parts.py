@@ -149,22 +149,7 @@ class LogParts(LinkParts):
             coordinators=self.group_coordinators,
         )
         self._make_queues()
-        joining = JoiningParts(
-            clock=self.env.clock,
-            partitions=self.partitions,
-            checks=self.batch_checks,
-            find_host=self.queue_hosts.find,
-            confirm=self.transaction_coordinators.confirm,
-        )
-        self.transaction_runner = TransactionRunner(
-            node=self.node,
-            clock=self.env.clock,
-            caller=self.caller,
-            metadata=self.metadata,
-            leaders=self.leaders,
-            coordinators=self.transaction_coordinators,
-            join=lambda request, on_done: Joining(joining, request, on_done).begin(),
-        )
+        self.transaction_runner = self._make_transaction_runner()
         self.live_hub = LiveHub(clock=self.env.clock)
         #: All kinds of tables that live in partitions of a topic of their own.
         self.tables = (
@@ -179,6 +164,24 @@ class LogParts(LinkParts):
                     self.transaction_runner.register,
                 ),
             ),
+        )
+
+    def _make_transaction_runner(self) -> TransactionRunner:
+        joining = JoiningParts(
+            clock=self.env.clock,
+            partitions=self.partitions,
+            checks=self.batch_checks,
+            find_host=self.queue_hosts.find,
+            confirm=self.transaction_coordinators.confirm,
+        )
+        return TransactionRunner(
+            node=self.node,
+            clock=self.env.clock,
+            caller=self.caller,
+            metadata=self.metadata,
+            leaders=self.leaders,
+            coordinators=self.transaction_coordinators,
+            join=lambda request, on_done: Joining(joining, request, on_done).begin(),
         )
 
     def _make_queues(self) -> None:

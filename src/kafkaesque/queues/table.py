@@ -147,6 +147,13 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         wall_ms = max(self.wall_ms, header.max_timestamp_ms)
         return finish(self.state, header.producer_id, wall_ms, is_committed=is_committed)
 
+    def is_staged(self, claims: tuple[Claim, ...]) -> bool:
+        """Whether an open transaction settles some of these messages."""
+        staged = self.state.staged
+        return bool(staged) and any(
+            offset in staged for first, end, _ in claims for offset in range(first, end)
+        )
+
     def staging_of(self, claims: tuple[Claim, ...]) -> tuple[tuple[Run, ...], tuple[Claim, ...]]:
         """Return the messages that claims are good for, and the claims that are not, on the leader.
 

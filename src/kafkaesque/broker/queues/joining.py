@@ -110,6 +110,9 @@ class Joining:
             self._offsets = [None] * len(kept)
         else:
             host.partition()
+            if host.queue.is_staged(tuple(part.claims)):
+                # By one that has failed, perhaps, and of which the end is under way.
+                raise LeaderNotAvailable("another transaction settles a message, and is open")
             good, stale = host.queue.staging_of(tuple(part.claims))
             if stale:
                 self._on_done(JoinedTransaction([], list(stale)))
