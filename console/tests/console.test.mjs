@@ -20,6 +20,16 @@ const PAGES = [
   ['controllers', 'high watermark'],
   ['transactions', 'the same in a terminal'],
   ['doctor', 'as of'],
+  ['schemas', 'search'],
+  ['why', 'Why does it wait?'],
+  ['access', 'the same in a terminal'],
+  ['access?tab=roles', 'the same in a terminal'],
+  ['access?tab=rules', 'the same in a terminal'],
+  ['access?tab=explain', 'Who may do this?'],
+  ['keys', 'Nothing is encrypted'],
+  ['keys?tab=certificates', 'in the clear'],
+  ['audit', 'Nothing was audited'],
+  ['account', 'Nobody has to log in here'],
 ];
 const FILLED = [
   ['topics', 'orders'],
@@ -37,6 +47,13 @@ const FILLED = [
   ['exchanges/logs', 'audit.#'],
   ['groups', 'billing'],
   ['groups/billing', 'Nobody is in the group'],
+  ['why?kind=group&name=billing', 'What helps'],
+  ['why?kind=queue&name=mails&offset=1', 'kafkaesque why queue mails 1'],
+  ['access?tab=roles', 'who looks'],
+  ['access?tab=rules', 'orders-'],
+  ['access?tab=explain&operation=read&type=topic&name=orders-eu', 'Nobody else may'],
+  ['schemas', 'orders-value'],
+  ['schemas/orders-value', '"Order"'],
 ];
 
 let cluster;
@@ -69,6 +86,10 @@ test('every page of an empty cluster says what to do', async () => {
     ['topics', 'kafkaesque topic create orders'],
     ['queues', 'kafkaesque queue create mails'],
     ['groups', 'kafkaesque consume greetings --group my-group'],
+    ['schemas', '/subjects/names-value/versions'],
+    ['access', 'kafkaesque user create app'],
+    ['access?tab=roles', 'kafkaesque role create readers'],
+    ['access?tab=rules', 'kafkaesque rule create User:app'],
   ]) {
     await eyes.go(cluster.url(`/#/${page}`), command);
   }
@@ -218,6 +239,63 @@ test('an exchange is made, bound, asked, unbound and deleted, each with its comm
   await eyes.page.locator('dialog input').fill('made-here');
   await eyes.click('dialog button.danger');
   await eyes.page.waitForFunction(() => location.hash === '#/exchanges');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a new service gets access to one prefix, with nothing but clicks', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url(), 'brokers up');
+  await eyes.click('nav a::-p-text(Access)');
+  await eyes.click('button::-p-text(New user)');
+  await eyes.page.locator('dialog input').fill('shop');
+  await eyes.page.locator('dialog input[type=password]').fill('a long password');
+  await eyes.see('kafkaesque user create shop --password-file FILE');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('SCRAM-SHA-512');
+  await eyes.click('.tabs a::-p-text(rules)');
+  await eyes.click('button::-p-text(New rule)');
+  await eyes.page.locator('dialog input').fill('User:shop');
+  await eyes.page.locator('dialog label:nth-child(4) input').fill('ord');
+  await eyes.click('dialog input[value=write]');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('There are 1 now that it is for: orders');
+  await eyes.see('kafkaesque rule create User:shop -o read -o write --topic ord --prefix');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('User:shop');
+  await eyes.click('.tabs a::-p-text(explain)');
+  await eyes.page.locator('input[name=name]').fill('orders');
+  await eyes.page.locator('input[name=who]').fill('User:shop');
+  await eyes.click('main button.main');
+  await eyes.see('User:shop may: allowed by rule');
+  await eyes.page.locator('input[name=name]').fill('empty');
+  await eyes.click('main button.main');
+  await eyes.see('User:shop may not: no rule allows it');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('.tabs a::-p-text(users)');
+  await eyes.click('button[aria-label="delete of shop"]');
+  await eyes.see('user shop would be deleted');
+  await eyes.page.locator('dialog input').fill('shop');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => !document.querySelector('main')?.innerText.includes('shop'));
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('why a group stands still is shown, with what helps', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/groups/billing'), 'Nobody is in the group');
+  await eyes.click('main a::-p-text(Why does it stand still?)');
+  await eyes.see('What helps');
+  await eyes.see('kafkaesque why group billing');
+  await eyes.page.select('main select', 'record');
+  await eyes.page.locator('input[name=name]').fill('orders');
+  await eyes.page.locator('input[name=offset]').fill('1000000');
+  await eyes.click('main button.main');
+  await eyes.see('kafkaesque why record orders 0 1000000');
+  assert.deepEqual(await eyes.hindrances(), []);
   assert.deepEqual(eyes.complaints, []);
   await eyes.close();
 });

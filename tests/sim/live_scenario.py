@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kafkaesque.broker.doors.live import Live, LiveMessage, Subscription
+from kafkaesque.broker.doors.live import Live, LiveMessage, RetainedPage, Subscription
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.exchange_commands import BindDestination
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.routing.exchanges.records import Destination
-from kafkaesque.routing.names import MQTT
+from kafkaesque.routing.names import MQTT, NameKey
+from kafkaesque.sim.options import SimOptions
 from tests.sim.queue_scenario import TIMEOUT_MS, QueueScenario
 
 
@@ -48,8 +49,16 @@ def message(topic: str, body: bytes = b"", **fields: Any) -> LiveMessage:
 class LiveScenario(QueueScenario):
     """Brokers, and receivers at each."""
 
-    def __init__(self, seed: int = 1, *, brokers: int = 3) -> None:
-        super().__init__(seed, brokers=brokers)
+    def __init__(
+        self, seed: int = 1, *, brokers: int = 3, sim_options: SimOptions | None = None
+    ) -> None:
+        super().__init__(seed, brokers=brokers, sim_options=sim_options)
+
+    def ready(self) -> list[str]:
+        """Return the machines whose brokers take clients."""
+        brokers = self.cluster.brokers
+        running = [name for name in self.running() if name in brokers]
+        return [name for name in running if brokers[name].life.is_ready]
 
     def live(self, broker: str = "") -> Live:
         return self.broker(broker or self.running()[0]).doors.live
@@ -83,6 +92,34 @@ class LiveScenario(QueueScenario):
         self.loop.run_until(lambda: outcomes != [], 4 * TIMEOUT_MS)
         (outcome,) = outcomes
         return outcome
+
+    # -- retained messages
+
+    def retain(self, message: LiveMessage, broker: str = "") -> RequestRefused | None:
+        """Retain a message, and return the outcome."""
+        outcomes: list[RequestRefused | None] = []
+        self.live(broker).retain(message, outcomes.append)
+        self.loop.run_until(lambda: outcomes != [], 4 * TIMEOUT_MS)
+        (outcome,) = outcomes
+        return outcome
+
+    def retained(self, topic_filter: str, broker: str = "") -> list[LiveMessage]:
+        """Return all retained messages that a filter matches, page by page."""
+        found: list[LiveMessage] = []
+        after: NameKey | None = None
+        name_filter = MQTT.read_filter(topic_filter)
+        while True:
+            pages: list[RetainedPage | RequestRefused] = []
+            self.live(broker).retained(name_filter, pages.append, after=after)
+            self.loop.run_until(lambda: pages != [], 4 * TIMEOUT_MS)  # noqa: B023
+            (page,) = pages
+            assert isinstance(page, RetainedPage), page
+            found += page.messages
+            after = page.after
+            if after is None:
+                return found
+
+    # -- queues
 
     def bind(self, queue: str, key: str, source: str = "amq.topic") -> None:
         """Make a queue, and bind it."""

@@ -86,7 +86,13 @@ def _said(message: LiveMessage) -> Iterator[tuple[str, bytes]]:
 
 
 def live_message(
-    key: NameKey, body: bytes, headers: Headers, *, origin: Origin = NO_ORIGIN, qos: int = 0
+    key: NameKey,
+    body: bytes,
+    headers: Headers,
+    *,
+    qos: int = 0,
+    is_text: bool = False,
+    is_retained: bool = False,
 ) -> LiveMessage:
     """Return the message that a record's headers describe; of two of one name the first counts."""
     said: dict[str, bytes] = {}
@@ -101,13 +107,14 @@ def live_message(
     return LiveMessage(
         key=key,
         body=body,
-        origin=origin,
         content_type=None if content_type is None else _text(content_type),
         correlation=said.get(CORRELATION),
         reply=None if reply is None else key_of_routing_key(_text(reply)),
         expires_ms=_time(said.get(EXPIRES_AT)),
         headers=tuple(others),
         qos=qos,
+        is_text=is_text,
+        is_retained=is_retained,
     )
 
 

@@ -13,6 +13,8 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    MQTT,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
@@ -54,6 +56,18 @@ def _make_amqp(doors: Doors, chassis: Chassis) -> Gateway:
     return AmqpGateway(doors, chassis)
 
 
+def _make_mqtt(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.mqtt.gateway import MqttGateway
+
+    return MqttGateway(doors, chassis)
+
+
+def _make_nats(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.nats.gateway import NatsGateway
+
+    return NatsGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -67,12 +81,14 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     SQS: _make_sqs,
     REGISTRY: _make_registry,
     AMQP: _make_amqp,
+    MQTT: _make_mqtt,
+    NATS: _make_nats,
     ADMIN: _make_admin,
 }
 
 
 #: What is spoken over WebSocket, by the path of the handshake.
-PATHS: Final[Mapping[str, str]] = {}
+PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT, "/nats": NATS}
 
 
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:

@@ -15,6 +15,8 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    MQTT,
+    NATS,
     REGISTRY,
     SQS,
     TEXT,
@@ -37,6 +39,8 @@ PORTS: Final[Mapping[str, int]] = {
     ADMIN: 8080,
     SQS: 9324,
     AMQP: 5672,
+    MQTT: 1883,
+    NATS: 4222,
     WEBSOCKET: 8090,
     REGISTRY: 8081,
 }

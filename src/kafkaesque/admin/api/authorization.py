@@ -62,10 +62,7 @@ class Row:
         if self.is_hidden and not call.could(Operation.DESCRIBE, kind, name):
             _UNKNOWN[kind](call, name)
             return
-        words = self.operation.name.replace("_", " ").title().replace(" ", "")
-        what = kind.name.lower().replace("_", " ")
-        where = "the cluster" if kind is ResourceType.CLUSTER else f"{what} {name!r}"
-        call.refuse(403, "Forbidden", f"no rule allows {words} on {where}")
+        call.refuse(403, "Forbidden", call.refusal(self.operation, kind, name))
 
 
 def refuse_unknown_topic(call: Call[Any, Any], name: str) -> None:
@@ -96,10 +93,16 @@ def refuse_unknown_exchange(call: Call[Any, Any]) -> None:
     call.refuse(404, "NoSuchExchange", f"there is no exchange {name!r} in vhost {vhost!r}")
 
 
+def refuse_unknown_subject(call: Call[Any, Any], name: str) -> None:
+    """Answer as for a subject of schemas that does not exist."""
+    call.refuse(404, "SubjectNotFound", f"there is no subject {name!r}")
+
+
 _UNKNOWN: Final[Mapping[ResourceType, Callable[[Call[Any, Any], str], None]]] = {
     ResourceType.TOPIC: refuse_unknown_topic,
     ResourceType.GROUP: refuse_unknown_group,
     ResourceType.QUEUE: lambda call, _: refuse_unknown_queue(call),
+    ResourceType.SUBJECT: refuse_unknown_subject,
     ResourceType.EXCHANGE: lambda call, _: refuse_unknown_exchange(call),
 }
 _O: Final = Operation
@@ -147,6 +150,20 @@ ROWS: Final[Mapping[str, Row]] = {
     "showSession": _FOR_STRANGERS,
     "logOut": _FOR_STRANGERS,
     "endSessions": _CHANGES_USERS,
+    "listUsers": _SEES_CLUSTER,
+    "listRoles": _SEES_CLUSTER,
+    "listRules": _SEES_CLUSTER,
+    "listCertificates": _SEES_CLUSTER,
+    "explain": _SEES_CLUSTER,
+    "putUser": _CHANGES_USERS,
+    "changeUser": _CHANGES_USERS,
+    "deleteUser": _CHANGES_USERS,
+    "makeAccessKey": _CHANGES_USERS,
+    "deleteAccessKey": _CHANGES_USERS,
+    "putRole": _CHANGES_USERS,
+    "deleteRole": _CHANGES_USERS,
+    "addRules": _CHANGES_USERS,
+    "deleteRule": _CHANGES_USERS,
     "addSecondFactor": _CHANGES_USERS,
     "removeSecondFactor": _CHANGES_USERS,
     # Keys are the cluster's: who may read a topic may not have it shredded.
@@ -210,6 +227,13 @@ ROWS: Final[Mapping[str, Row]] = {
     # And Write on what they lead to.
     "bind": _exchange(_O.READ),
     "unbind": _exchange(_O.READ),
+    "listSubjects": _FILTERED,
+    "showSubject": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.SUBJECT,
+        name=lambda call: call.params["subject"],
+        is_hidden=True,
+    ),
     "listGroups": _FILTERED,
     # And of its topics those that the client may see.
     "showGroup": Row(

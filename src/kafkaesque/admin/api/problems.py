@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kafkaesque.access import errors as access
 from kafkaesque.model import errors
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.routing.exchanges import errors as routing
@@ -13,6 +14,9 @@ _STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
     (errors.TopicExists, 409),
     (errors.UnknownQueue, 404),
     (errors.QueueExists, 409),
+    (access.UserUnknown, 404),
+    (access.RoleUnknown, 404),
+    (access.CredentialUnknown, 404),
     (routing.NoSuchVhost, 404),
     (routing.NoSuchExchange, 404),
     (routing.NoSuchQueue, 404),

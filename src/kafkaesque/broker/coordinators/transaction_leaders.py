@@ -96,7 +96,7 @@ class TransactionLeaders:
         by_leader: dict[NodeId, list[LedPartition]] = {}
         for where in added.partitions:
             try:
-                state = self._metadata.state.log_partition(where)
+                state = self._metadata.state.placed(where)
             except UnknownTopicOrPartition:
                 continue
             report = self.report(state.group)
@@ -123,7 +123,7 @@ class TransactionLeaders:
                 self._caller.ask(leader, request, Done, CONFIRM_TIMEOUT_MS, lambda _: None)
 
     def _find(self, where: TopicPartition) -> Partition:
-        state = self._metadata.state.log_partition(where)
+        state = self._metadata.state.placed(where)
         return self._partitions.find_log(state.topic_id, state.partition)
 
     def serve_confirmation(self, request: ConfirmTransaction) -> None:

@@ -6,11 +6,12 @@ are bound to it, and what is published there reaches the subscribers here.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.exchanges import Exchanges, Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.live.hub import LiveHub
+from kafkaesque.broker.live.retained_log import OnFound, OnRetained, RetainedLog, RetainedPage
 from kafkaesque.broker.live.subscribers import Receiver, Subscription
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId
@@ -30,7 +31,31 @@ PUBLISH_TIMEOUT_MS: Final = 30_000
 #: In how many places a message is, or why it is not in all of them; called once.
 OnPublished = Callable[[int | RequestRefused], None]
 
-__all__ = ["Live", "LiveMessage", "OnPublished", "Origin", "Receiver", "Subscription"]
+__all__ = [
+    "Live",
+    "LiveMessage",
+    "LiveTally",
+    "OnFound",
+    "OnPublished",
+    "OnRetained",
+    "Origin",
+    "Receiver",
+    "RetainedPage",
+    "Subscription",
+]
+
+
+class LiveTally(NamedTuple):
+    """What one broker has done."""
+
+    #: That there are now.
+    subscriptions: int
+    #: Messages that were published through it and that live subscribers may want.
+    published: int
+    #: Copies that its subscribers have got.
+    given: int
+    #: Messages that somebody may have wanted and did not get, for want of room or of a link.
+    dropped: int
 
 
 class Live:
@@ -41,16 +66,23 @@ class Live:
     are for gateways to check.
     """
 
-    __slots__ = ("_connections", "_exchanges", "_hub", "_node")
+    __slots__ = ("_connections", "_exchanges", "_hub", "_node", "_retained")
 
-    def __init__(self, *, node: NodeId, hub: LiveHub, exchanges: Exchanges) -> None:
+    def __init__(
+        self, *, node: NodeId, hub: LiveHub, exchanges: Exchanges, retained: RetainedLog
+    ) -> None:
         self._node = node
         self._hub = hub
         self._exchanges = exchanges
+        self._retained = retained
         self._connections = 0
 
     def new_origin(self, protocol: str) -> Origin:
-        """Return what a new connection is called in the messages that it publishes."""
+        """Return what a new connection is called in the messages that it publishes.
+
+        The first one has this broker ask the others what their subscribers want.
+        """
+        self._hub.begin()
         self._connections += 1
         return Origin(protocol, self._node, self._connections)
 
@@ -58,6 +90,13 @@ class Live:
     def is_busy(self) -> bool:
         """Whether so much waits to be given out that publishers should be read no further."""
         return self._hub.is_busy
+
+    def tally(self) -> LiveTally:
+        """Return what this broker has done since its start."""
+        hub = self._hub
+        return LiveTally(
+            subscriptions=len(hub), published=hub.published, given=hub.given, dropped=hub.dropped
+        )
 
     # -- subscribing
 
@@ -128,6 +167,30 @@ class Live:
         """Tell whether any live subscriber may want a name, as far as this broker has heard."""
         return self._hub.wants(key)
 
+    # -- retained messages
+
+    def retain(self, message: LiveMessage, on_done: OnRetained) -> None:
+        """Keep a message as its name's last one in the cluster; an empty body clears the name.
+
+        It is published to nobody by this. `on_done` is called once, maybe at once: with None when
+        it is committed, or with a refusal, after which nothing was kept but for `RequestTimedOut`,
+        where nobody knows. Refusals: `MessageTooLarge`, `OverBound`, `LeaderNotAvailable`. Of one
+        name the messages that come through one broker are kept in the order of the calls.
+        """
+        self._retained.retain(message, on_done)
+
+    def retained(
+        self, name_filter: NameFilter, on_found: OnFound, *, after: NameKey | None = None
+    ) -> None:
+        """Find the retained messages of all names that a filter matches, a page at a time.
+
+        `on_found` is called once, maybe at once, with a page or with `LeaderNotAvailable`. What was
+        committed before the first page was asked for is found, but for names that are cleared
+        meanwhile, and messages whose life has ended. Ask for the next page with the page's `after`,
+        when there is room for it; a page may be empty and not the last one.
+        """
+        self._retained.retained(name_filter, after, on_found)
+
 
 def _publication(message: LiveMessage) -> Publication:
     """Return a message as exchanges and queues see it."""
@@ -138,5 +201,7 @@ def _publication(message: LiveMessage) -> Publication:
         for name, value in reversed(message.headers)
     }
     routed = RoutedMessage(key=routing_key, headers=texts, body=message.body)
-    kept = NewMessage(message.body, headers=headers, not_after_ms=message.expires_ms)
+    # Who reads a queue has to know under which name a message was published.
+    key = routing_key.encode("utf-8", "surrogateescape")
+    kept = NewMessage(message.body, key, headers, not_after_ms=message.expires_ms)
     return Publication(routed, kept, live=message)

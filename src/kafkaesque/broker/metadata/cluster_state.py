@@ -5,6 +5,7 @@ applied the same records has the same state. Whatever decides (validation, place
 decided before a record is proposed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,8 +17,8 @@ from kafkaesque.broker.metadata.features import UNSAID
 from kafkaesque.broker.metadata.queue_names import (
     DEFAULT_VHOST,
     QueueName,
+    id_of_queue_log,
     is_own_vhost,
-    log_of_name,
     queue_log,
 )
 from kafkaesque.broker.metadata.records import (
@@ -69,6 +70,7 @@ from kafkaesque.routing.exchanges.records import (
     VhostAdded,
 )
 from kafkaesque.routing.exchanges.topology import Topology
+from kafkaesque.routing.policies import Policies
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,6 +178,15 @@ class TopicState:
         return is_internal(self.name)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveOptions:
+    """The options of a queue that hold, and what they were made of: see `effective_options`."""
+
+    own: dict[str, str]
+    policies: Policies
+    options: Mapping[str, str]
+
+
 @dataclass(slots=True, kw_only=True)
 class QueueState(TopicState):
     """One queue: its log, which has a name of its own, and the options that are set."""
@@ -184,6 +195,17 @@ class QueueState(TopicState):
     options: dict[str, str]
     #: The topic that it is a cursor over; None: its messages are in its own log.
     source: TopicId | None = None
+    #: As they were worked out last.
+    effective: EffectiveOptions | None = field(default=None, repr=False, compare=False)
+
+
+def _partition_of(log: TopicState, where: TopicPartition) -> PartitionState:
+    if not 0 <= where.partition < len(log.partitions):
+        raise UnknownTopicOrPartition(
+            f"topic {log.name!r} has partitions 0 to {len(log.partitions) - 1}, not "
+            f"{where.partition}"
+        )
+    return log.partitions[where.partition]
 
 
 def _first_routing() -> Topology:
@@ -315,29 +337,17 @@ class ClusterState:
         Raises:
             UnknownTopicOrPartition: no such topic, or it has fewer partitions.
         """
-        name, index = where
-        partitions = self.topic(name).partitions
-        if not 0 <= index < len(partitions):
-            raise UnknownTopicOrPartition(
-                f"topic {name!r} has partitions 0 to {len(partitions) - 1}, not {index}"
-            )
-        return partitions[index]
+        return _partition_of(self.topic(where.topic), where)
 
-    def log_partition(self, where: TopicPartition) -> PartitionState:
-        """Return a partition's placement, of a topic or of a queue's log by its own name.
-
-        For brokers alone: no client has a name for a queue's log.
+    def placed(self, where: TopicPartition) -> PartitionState:
+        """Return the placement of a partition, or of a part of a queue's log by the log's name.
 
         Raises:
-            UnknownTopicOrPartition: there is no such log, or it has fewer partitions.
+            UnknownTopicOrPartition: no such topic or log, or it has fewer partitions.
         """
-        log_id = log_of_name(where.topic)
+        log_id = id_of_queue_log(where.topic)
         queue = None if log_id is None else self.queues_by_log.get(log_id)
-        if queue is None:
-            return self.partition(where)
-        if not 0 <= where.partition < len(queue.partitions):
-            raise UnknownTopicOrPartition(f"queue {queue.queue} has no partition {where.partition}")
-        return queue.partitions[where.partition]
+        return self.partition(where) if queue is None else _partition_of(queue, where)
 
     def apply(self, record: AnyMetadataRecord) -> None:
         """Take a committed record.

@@ -104,8 +104,8 @@ def queue_log(log_id: TopicId) -> str:
     return QUEUE_LOG_PREFIX + log_id.hex()
 
 
-def log_of_name(name: str) -> TopicId | None:
-    """Return the id of the queue's log that has a name; None: it is no such log's."""
+def id_of_queue_log(name: str) -> TopicId | None:
+    """Return the id of a queue's log by its name; None: it is not called so."""
     if not name.startswith(QUEUE_LOG_PREFIX):
         return None
     try:

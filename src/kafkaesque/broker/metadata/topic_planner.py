@@ -23,6 +23,7 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
+    RETAINED_TOPIC,
     SCHEMAS_TOPIC,
     TABLE_TOPICS,
     check_topic_name,
@@ -168,7 +169,7 @@ def number_groups(
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
     """Return the options of a new topic: those with tables are compacted, whoever makes them."""
-    is_compacted = name in TABLE_TOPICS or name == SCHEMAS_TOPIC
+    is_compacted = name in (*TABLE_TOPICS, SCHEMAS_TOPIC, RETAINED_TOPIC)
     return {"cleanup.policy": "compact", **configs} if is_compacted else configs
 
 
@@ -189,6 +190,10 @@ def plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs)
         raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
     if topic.name == SCHEMAS_TOPIC:
         raise InvalidTopic(f"{SCHEMAS_TOPIC} has all schemas: delete subjects at the registry")
+    if topic.name == RETAINED_TOPIC:
+        raise InvalidTopic(
+            f"{RETAINED_TOPIC} has all retained messages: publish empty ones to clear them"
+        )
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     keys = keys_that_end_with(state, topic.topic_id)
     return Plan(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE, QUEUE_ENCRYPTION_OPTION
+from kafkaesque.broker.options.nats import QUEUE_NATS_OPTIONS
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.options import (
     INT32_MAX,
@@ -36,12 +37,16 @@ DEFAULT_EXCHANGE_WORD: Final = "amq.default"
 SOURCE_TOPIC: Final = "source.topic"
 #: How a client of AMQP has declared the queue.
 DECLARATION: Final = "amqp.declaration"
+#: Whose session of MQTT the queue is.
+MQTT_SESSION: Final = "mqtt.session"
+#: Which subscription of MQTT its consumers share.
+MQTT_SHARE: Final = "mqtt.share"
 SOURCE_START: Final = "source.start"
 WRITE_CACHING: Final = "write.caching"
 #: What the queue's log has as its own options.
 OF_THE_LOG: Final = (ENCRYPTION, WRITE_CACHING)
 #: What a cursor cannot have: its messages are admitted by the topic.
-_NOT_OF_CURSORS: Final = (
+NOT_OF_CURSORS: Final = (
     "deduplication.ms",
     "delay.ms",
     "max.length",
@@ -262,6 +267,17 @@ QUEUE_OPTIONS: Final = OptionTable(
             choices=("latest", "earliest"),
             doc="Where such a queue begins. It cannot be changed.",
         ),
+        _number(
+            "expires.ms",
+            "Over AMQP: the queue goes when nobody has used it for so long; 0: never.",
+            most=10 * YEAR_MS,
+        ),
+        _number(
+            "consumer.timeout.ms",
+            "Over AMQP: a message that a consumer has not acknowledged for so long comes again; 0: "
+            "there is no limit.",
+            most=YEAR_MS,
+        ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
         _number(
             "redrive.rate",
@@ -283,6 +299,20 @@ QUEUE_OPTIONS: Final = OptionTable(
             default="",
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
         ),
+        *QUEUE_NATS_OPTIONS,
+        Option(
+            name=MQTT_SESSION,
+            type=_STRING,
+            default="",
+            doc="Over MQTT: whose session the queue is, as JSON. Not for people to set.",
+        ),
+        Option(
+            name=MQTT_SHARE,
+            type=_STRING,
+            default="",
+            doc="Over MQTT: which subscription its consumers share, as JSON. Not for people to "
+            "set.",
+        ),
     ],
 )
 
@@ -300,7 +330,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         return int(values[name])
 
     if values[SOURCE_TOPIC]:
-        useless = [name for name in _NOT_OF_CURSORS if values[name]]
+        useless = [name for name in NOT_OF_CURSORS if values[name]]
         if useless:
             raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
         if values[ENCRYPTION] != NONE:

@@ -50,6 +50,8 @@ def broker(
     registry_port: RegistryPortOption = None,
     sqs_port: Annotated[int | None, typer.Option(help="Port for Amazon SQS; 0: none.")] = None,
     amqp_port: Annotated[int | None, typer.Option(help="Port for AMQP; 0: none.")] = None,
+    mqtt_port: Annotated[int | None, typer.Option(help="Port for MQTT; 0: none.")] = None,
+    nats_port: Annotated[int | None, typer.Option(help="Port for NATS; 0: none.")] = None,
     websocket_port: WebSocketPortOption = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: OptionOption = None,
@@ -76,6 +78,8 @@ def broker(
         "sqs.port": sqs_port,
         "registry.port": registry_port,
         "amqp.port": amqp_port,
+        "mqtt.port": mqtt_port,
+        "nats.port": nats_port,
         "websocket.port": websocket_port,
         "log.level": log_level,
     }

@@ -39,6 +39,8 @@ PORTS_DEFAULT = BrokerPorts(
     admin=8080,
     sqs=9324,
     amqp=5672,
+    mqtt=1883,
+    nats=4222,
     registry=8181,
 )
 #: How the ports of a broker are called where they are shown, in this order.
@@ -47,6 +49,8 @@ _SHOWN = {
     "admin": "admin",
     "sqs": "SQS",
     "amqp": "AMQP",
+    "mqtt": "MQTT",
+    "nats": "NATS",
     "websocket": "WebSocket",
     "registry": "schemas",
 }
@@ -119,6 +123,14 @@ AmqpPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
 ]
+MqttPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for MQTT; 0: none.", show_default="1883, or as before"),
+]
+NatsPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for NATS; 0: none.", show_default="4222, or as before"),
+]
 WebSocketPortOption = Annotated[
     int | None,
     typer.Option(
@@ -159,6 +171,8 @@ def up(
     sqs_port: SqsPortOption = None,
     registry_port: RegistryPortOption = None,
     amqp_port: AmqpPortOption = None,
+    mqtt_port: MqttPortOption = None,
+    nats_port: NatsPortOption = None,
     websocket_port: WebSocketPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
@@ -186,6 +200,8 @@ def up(
         "admin": admin_port,
         "sqs": sqs_port,
         "amqp": amqp_port,
+        "mqtt": mqtt_port,
+        "nats": nats_port,
         "registry": registry_port,
         "websocket": websocket_port,
     }

@@ -17,8 +17,8 @@ from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
+from kafkaesque.chassis.amqp.incoming import Incoming, read_incoming
 from kafkaesque.gateway.amqp.authorization import check_delivery
-from kafkaesque.gateway.amqp.incoming import Incoming, read_incoming
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.settling import Delivery, Settling
 from kafkaesque.model.errors import RequestRefused, UnknownQueue

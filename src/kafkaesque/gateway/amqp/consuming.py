@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.gateway.amqp.arguments import declaration_of
+from kafkaesque.chassis.amqp.arguments import declaration_of
+from kafkaesque.chassis.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.consumer import TIMEOUT_MS, Consumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
-from kafkaesque.gateway.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import REPLY_TO, Replies
 from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, UNACKED_MAX, Delivery, Settling
@@ -32,7 +33,16 @@ CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
 class Consuming:
     """See the module."""
 
-    __slots__ = ("_channel", "_consumers", "_global", "_prefetch", "_replies", "_settling", "_turn")
+    __slots__ = (
+        "_cancelled",
+        "_channel",
+        "_consumers",
+        "_global",
+        "_prefetch",
+        "_replies",
+        "_settling",
+        "_turn",
+    )
 
     def __init__(self, channel: ChannelPort, settling: Settling, replies: Replies) -> None:
         self._channel = channel
@@ -40,6 +50,8 @@ class Consuming:
         self._replies = replies
         #: By consumer tag.
         self._consumers: Final[dict[str, Consumer]] = {}
+        #: Those that have messages which the client may still acknowledge.
+        self._cancelled: list[Consumer] = []
         #: Of the next consumers each, and of all of the channel together; 0: no limit.
         self._prefetch = 0
         self._global = 0
@@ -109,7 +121,8 @@ class Consuming:
         exclusive = channel.connection.desk.exclusive
         if queue.topic_id in exclusive:
             raise _in_use(queue, method)
-        lock_ms = _consumer_timeout(queue, method)
+        state = channel.connection.desk.doors.cluster.state
+        lock_ms = _consumer_timeout(effective_options(state, queue), method)
         consumer = Consumer(
             self,
             channel,
@@ -175,6 +188,7 @@ class Consuming:
             return
         self._forget(consumer)
         self._settling.flush()
+        self._cancelled = [each for each in (*self._cancelled, consumer) if each.unacked]
         consumer.cancel(answer)
 
     def _forget(self, consumer: Consumer) -> None:
@@ -295,6 +309,10 @@ class Consuming:
         for each in consumers:
             self._forget(each)
             each.end(is_failed=is_failed)
+        cancelled, self._cancelled = self._cancelled, []
+        for each in cancelled:
+            if each.unacked:
+                each.end(is_failed=is_failed)
         self._replies.end()
 
 
@@ -332,10 +350,7 @@ def _check_number(method: m.BasicConsume, name: str, least: int = 0) -> None:
         raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
 
 
-def _consumer_timeout(queue: QueueState, method: m.BasicConsume) -> int:
+def _consumer_timeout(options: Mapping[str, str], method: m.BasicConsume) -> int:
     """Return how long a message is a consumer's; 0: until it says what becomes of it."""
     said = method.arguments.get(CONSUMER_TIMEOUT)
-    if isinstance(said, int):
-        return said
-    declared = declaration_of(queue)
-    return 0 if declared is None else declared.number(CONSUMER_TIMEOUT) or 0
+    return said if isinstance(said, int) else int(options.get("consumer.timeout.ms", 0))

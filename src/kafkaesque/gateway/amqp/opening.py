@@ -8,8 +8,8 @@ from kafkaesque import __version__
 from kafkaesque.access.authentication import Challenge, Failure, Success
 from kafkaesque.access.sasl_mechanisms import MechanismRefused
 from kafkaesque.broker.listeners import AccessMode
+from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.chassis.login import Login
-from kafkaesque.gateway.amqp.arguments import declaration_of
 from kafkaesque.gateway.amqp.ports import AmqpLink
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.amqp import methods as m

@@ -9,10 +9,11 @@ from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.options.queue_arguments import GROUP_SIZE
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
-from kafkaesque.gateway.amqp.arguments import (
+from kafkaesque.chassis.amqp.arguments import (
     Declaration,
     check_equivalent,
     read_declaration,
@@ -31,7 +32,6 @@ RESERVED: Final = "amq."
 GENERATED: Final = "amq.gen-"
 COUNT_TIMEOUT_MS: Final = 10_000
 _NAME_BYTES: Final = 16
-_GROUP_SIZE: Final = "x-quorum-initial-group-size"
 
 
 class Queues:
@@ -131,7 +131,7 @@ class Queues:
             vhost=name.vhost,
             name=name.name,
             options=dict(options),
-            replication_factor=said.number(_GROUP_SIZE) or -1,
+            replication_factor=said.number(GROUP_SIZE) or -1,
         )
 
         def on_made(refusal: RequestRefused | None) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Final, NamedTuple, Protocol
 
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.amqp.arguments import has_dead_letters
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
@@ -26,9 +28,6 @@ TIMEOUT_MS: Final = 60_000
 #: A message that was fetched singly is locked for so long, and again for as long as it is held.
 GET_LOCK_MS: Final = 60_000
 _EXTEND_MS: Final = GET_LOCK_MS // 3
-
-
-_DEAD_LETTERS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
 
 
 class Holder(Protocol):
@@ -155,8 +154,9 @@ class Settling:
             delivery.consumer.on_settled()
 
     def _has_dead_letters(self, log_id: TopicId) -> bool:
-        queue = self._channel.connection.desk.doors.cluster.state.queues_by_log.get(log_id)
-        return queue is not None and any(queue.options.get(name) for name in _DEAD_LETTERS)
+        state = self._channel.connection.desk.doors.cluster.state
+        queue = state.queues_by_log.get(log_id)
+        return queue is not None and has_dead_letters(effective_options(state, queue))
 
     def flush(self, then: Callable[[bool], None] = lambda is_done: None) -> None:
         """Send what was said; `then` is told when all is answered, and whether all of it is done.

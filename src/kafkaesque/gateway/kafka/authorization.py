@@ -212,6 +212,7 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.RUN_TRANSACTION: Row(
         (*_queue(_O.READ, _O.WRITE), *_topic(_O.WRITE)), "transactions_of_queues:run"
     ),
+    ApiKey.DESCRIBE_LOGS: _whole(_O.DESCRIBE),
     ApiKey.DESCRIBE_ACCESS: _whole(_O.DESCRIBE),
     ApiKey.ALTER_ACCESS: _whole(_O.ALTER),
 }

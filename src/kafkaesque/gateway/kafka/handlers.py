@@ -71,6 +71,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.ALTER_BINDING: _later("exchanges", "on_alter_binding"),
     ApiKey.PUBLISH_MESSAGES: _later("exchanges", "on_publish"),
     ApiKey.RUN_TRANSACTION: _later("queue_transactions", "on_run"),
+    ApiKey.DESCRIBE_LOGS: _later("logs", "on_describe_logs"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -160,6 +161,7 @@ OWN_APIS: Mapping[int, str] = {
     ApiKey.PUBLISH_MESSAGES: "publishes messages to an exchange",
     ApiKey.RUN_TRANSACTION: "puts messages, accepts messages that were taken, and appends records "
     "to topics: all or none",
+    ApiKey.DESCRIBE_LOGS: "where the logs of queues and of share groups are, which are no topics",
 }
 
 #: What differs in APIs that are carried out: versions, above all, and why.

@@ -1,0 +1,221 @@
+"""What queue.declare says, as options of a queue; and whether a second declaration is the same.
+
+Arguments have RabbitMQ's names and meanings. What a queue was declared with is kept with it, in one
+option (`amqp.declaration`), because options say less: that it is exclusive, and whose, for example.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.options.queue_arguments import (
+    DEAD_LETTER_EXCHANGE,
+    DEAD_LETTER_KEY,
+    OVERFLOW,
+    QUEUE_TYPES,
+    REJECT,
+    read_arguments,
+)
+from kafkaesque.broker.options.queues import DECLARATION, DEFAULT_EXCHANGE_WORD
+from kafkaesque.chassis.meanings import plain
+from kafkaesque.model.errors import InvalidConfig
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.methods import QueueDeclare
+from kafkaesque.protocols.amqp.wire import Table
+
+#: Bytes of one declaration's arguments, as JSON: each broker keeps them.
+ARGUMENTS_BYTES_MAX: Final = 16 * 1024
+_DEAD_LETTERS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a queue was declared."""
+
+    version: int = 1
+    durable: bool = False
+    auto_delete: bool = False
+    #: The connection that alone may use it: broker, incarnation, number; empty: all may.
+    owner: str = ""
+    arguments: dict[str, Annotated[object, "as JSON has it"]] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether it goes with the connection that has declared it."""
+        return bool(self.owner)
+
+    def text(self, name: str) -> str | None:
+        """Return an argument that is a text."""
+        value = self.arguments.get(name)
+        return value if isinstance(value, str) else None
+
+    def number(self, name: str) -> int | None:
+        """Return an argument that is a number."""
+        value = self.arguments.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_declaration: Final = msgspec.json.Decoder(Declaration)
+
+
+def declaration_of(queue: QueueState) -> Declaration | None:
+    """Return how a queue was declared; None: not by AMQP."""
+    said = queue.options.get(DECLARATION)
+    if not said:
+        return None
+    try:
+        return _declaration.decode(said)
+    except msgspec.MsgspecError:
+        return None
+
+
+def has_dead_letters(options: Mapping[str, str]) -> bool:
+    """Tell whether what is given up in a queue with these options goes somewhere."""
+    return any(options.get(name) for name in _DEAD_LETTERS)
+
+
+# -- arguments as options
+
+
+def _failed(what: str) -> AmqpError:
+    kind = QueueDeclare
+    return AmqpError(ReplyCode.PRECONDITION_FAILED, what, kind.class_id, kind.method_id)
+
+
+def read_declaration(
+    method: QueueDeclare, owner: str, has_queue: Callable[[str], bool]
+) -> tuple[Declaration, dict[str, str]]:
+    """Return a declaration, and the options that it stands for.
+
+    `has_queue` tells whether there is a queue of a name.
+
+    Raises:
+        AmqpError: an argument is not what it has to be.
+    """
+    try:
+        options = read_arguments(method.arguments, has_queue)
+    except InvalidConfig as error:
+        raise _failed(str(error)) from None
+    arguments = _plain(method.arguments)
+    said = Declaration(
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        owner=owner if method.exclusive else "",
+        arguments=arguments,
+    )
+    options[DECLARATION] = msgspec.json.encode(said).decode()
+    return said, options
+
+
+def _plain(arguments: Table) -> dict[str, object]:
+    shown = plain(arguments)
+    if not isinstance(shown, dict) or len(json.dumps(shown)) > ARGUMENTS_BYTES_MAX:
+        raise _failed(f"arguments have more than {ARGUMENTS_BYTES_MAX} bytes")
+    return dict(shown)
+
+
+def arguments_of(queue: QueueState) -> dict[str, object]:
+    """Return the arguments that a queue has: those of its declaration, or what options stand for.
+
+    A queue that AMQP did not declare can be declared with these.
+    """
+    said = declaration_of(queue)
+    if said is not None:
+        return dict(said.arguments)
+    found: dict[str, object] = {}
+    options = queue.options
+    for argument, option in _NUMBERS.items():
+        value = options.get(option, "")
+        if value.isdecimal() and int(value):
+            found[argument] = int(value)
+    if options.get("delivery.limit", "0") != "0":
+        found["x-delivery-limit"] = int(options["delivery.limit"]) - 1
+    if options.get("overflow", "drop-head") == "reject-publish":
+        found[OVERFLOW] = REJECT
+    if options.get("sharing") == "single-active":
+        found["x-single-active-consumer"] = True
+    return {**found, **_dead_letter_arguments(options)}
+
+
+def _dead_letter_arguments(options: Mapping[str, str]) -> dict[str, object]:
+    exchange, key = options.get("dead.letter.exchange"), options.get("dead.letter.routing.key")
+    target = options.get("dead.letter.queue")
+    if target:
+        return {DEAD_LETTER_EXCHANGE: "", DEAD_LETTER_KEY: target}
+    if not exchange:
+        return {}
+    word = "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
+    return {DEAD_LETTER_EXCHANGE: word, **({DEAD_LETTER_KEY: key} if key else {})}
+
+
+# -- the same declaration again
+
+#: Options that are numbers, by their arguments.
+_NUMBERS: Final[Mapping[str, str]] = {
+    "x-message-ttl": "message.ttl.ms",
+    "x-max-length": "max.length",
+    "x-max-length-bytes": "max.length.bytes",
+    "x-max-priority": "max.priority",
+    "x-delayed-retry-min": "delayed.retry.min.ms",
+    "x-delayed-retry-max": "delayed.retry.max.ms",
+}
+
+#: What has to be the same in a second declaration; options of queues that AMQP did not declare.
+_COMPARED: Final[Mapping[str, str]] = {
+    "x-message-ttl": "message.ttl.ms",
+    "x-expires": "",
+    "x-max-length": "max.length",
+    "x-max-length-bytes": "max.length.bytes",
+    OVERFLOW: "overflow",
+    DEAD_LETTER_EXCHANGE: "",
+    DEAD_LETTER_KEY: "",
+    "x-max-priority": "max.priority",
+    "x-single-active-consumer": "sharing",
+    "x-queue-type": "",
+    "x-delivery-limit": "delivery.limit",
+}
+
+
+def check_equivalent(queue: QueueState, said: Declaration, options: Mapping[str, str]) -> None:
+    """Check that a queue that is there is what a client declares.
+
+    Raises:
+        AmqpError: it differs.
+    """
+    before = declaration_of(queue)
+    if before is None:
+        # Made in other ways, where there is no such thing as a queue that is not durable.
+        for name, option in _COMPARED.items():
+            if option and name in said.arguments:
+                _compare(queue, name, options.get(option), queue.options.get(option))
+        return
+    _compare(queue, "durable", said.durable, before.durable)
+    _compare(queue, "auto_delete", said.auto_delete, before.auto_delete)
+    for name in _COMPARED:
+        received, current = said.arguments.get(name), before.arguments.get(name)
+        if name == "x-queue-type":
+            received, current = received or QUEUE_TYPES[0], current or QUEUE_TYPES[0]
+        _compare(queue, name, received, current)
+
+
+def _compare(queue: QueueState, name: str, received: object, current: object) -> None:
+    if received == current:
+        return
+    raise _failed(
+        f"inequivalent arg '{name}' for queue '{queue.queue.name}' in vhost "
+        f"'{queue.queue.vhost}': received {_shown(received)} but current is {_shown(current)}"
+    )
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return f"'{str(value).lower()}'"
+        case _:
+            return f"the value '{value}'"
