@@ -54,6 +54,12 @@ class LiveScenario(QueueScenario):
     ) -> None:
         super().__init__(seed, brokers=brokers, sim_options=sim_options)
 
+    def ready(self) -> list[str]:
+        """Return the machines whose brokers take clients."""
+        brokers = self.cluster.brokers
+        running = [name for name in self.running() if name in brokers]
+        return [name for name in running if brokers[name].life.is_ready]
+
     def live(self, broker: str = "") -> Live:
         return self.broker(broker or self.running()[0]).doors.live
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkaesque import __version__
 from kafkaesque.access.authentication import Success
-from kafkaesque.access.operations import Operation
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.api import Api
 from kafkaesque.admin.api.calls import problem
 from kafkaesque.admin.api.router import ROOT
@@ -209,10 +209,11 @@ class AdminGateway(Gateway):
             handler(request, respond)
         elif has_short_answer:
             handler(request, lambda answer: respond(_in_short(answer, request)))
-        elif visitor.is_stranger:
+        elif visitor.is_stranger or rights is None:
             respond(problem(401, "NotLoggedIn", "log in first"))
         else:
-            respond(problem(403, "Forbidden", "no rule allows Describe on the cluster"))
+            words = rights.refusal(needed, ResourceType.CLUSTER, CLUSTER_NAME)
+            respond(problem(403, "Forbidden", words))
 
     def _page(self, request: Request) -> Answer | None:
         """Return the file for browsers that is asked for, if nothing else is at its path."""

@@ -148,7 +148,12 @@ class LogParts(LinkParts):
             coordinators=self.group_coordinators,
         )
         self._make_queues()
-        self.live_hub = LiveHub(clock=self.env.clock)
+        self.live_hub = LiveHub(
+            clock=self.env.clock,
+            peers=self.peers,
+            caller=self.caller,
+            timings=self.config.timings,
+        )
         self.retained = RetainedLog(
             clock=self.env.clock,
             metadata=self.metadata,

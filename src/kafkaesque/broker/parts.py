@@ -232,6 +232,7 @@ class BrokerParts(LogParts):
             parts=self.part_desk,
             tables=self.tables,
             queues=self.queue_hosts,
+            live=self.live_hub,
         )
         self.peers.events = PeerFollower(
             node=self.node,
@@ -242,6 +243,7 @@ class BrokerParts(LogParts):
             leaders=self.leaders,
             leader_reports=self.leader_reports,
             leader_waits=self.leader_waits,
+            live=self.live_hub,
             desk=desk,
             report=self.reports.info,
         )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from kafkaesque.cli import replica_moves
 from kafkaesque.cli.arguments import NUMBER_MAX, wrong_usage
 from kafkaesque.cli.doctor.findings import in_words
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.missing_rules import forbidden, on_cluster
 from kafkaesque.cli.moving_replicas import Where, moves_document, moves_table
 from kafkaesque.cli.replica_moves import Layout
 from kafkaesque.cli.screen import Screen, counted
@@ -31,6 +33,21 @@ class Reassigned:
         """
         hint = f"kafkaesque {self.kind} describe {self.name}"
         return replica_moves.choose(layout, self.log, self.partitions, hint)
+
+
+def read_layout_to_change(bootstrap: str) -> Layout:
+    """Return where everything is, for a command that moves some of it.
+
+    Raises:
+        CommandFailed: nobody answers, no controller leads, or no rule allows to move replicas.
+    """
+    try:
+        return replica_moves.read_layout(bootstrap)
+    except CommandFailed as failure:
+        # The right to alter is needed next, and implies this one.
+        if failure.message.endswith(str(on_cluster("describe"))):
+            raise forbidden(on_cluster("alter"), bootstrap) from None
+        raise
 
 
 def move(

@@ -150,9 +150,17 @@ def headers_of(
     not_before_ms: int = 0,
     not_after_ms: int = 0,
     identity: bytes = b"",
+    delay_ms: int = 0,
+    time_to_live_ms: int = 0,
 ) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers that say this of a message; what is 0 or empty is not said."""
-    numbers = ((PRIORITY, priority), (NOT_BEFORE, not_before_ms), (NOT_AFTER, not_after_ms))
+    numbers = (
+        (PRIORITY, priority),
+        (NOT_BEFORE, not_before_ms),
+        (NOT_AFTER, not_after_ms),
+        (DELAY, delay_ms),
+        (TIME_TO_LIVE, time_to_live_ms),
+    )
     said = [(name, b"%d" % number) for name, number in numbers if number]
     said += [(name, value) for name, value in ((GROUP, group), (IDENTITY, identity)) if value]
     return tuple(said)

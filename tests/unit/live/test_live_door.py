@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from kafkaesque.broker.config import PeerTimings
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.doors.live import LiveMessage, Subscription
 from kafkaesque.broker.doors.queues import NewMessage
@@ -15,6 +16,7 @@ from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests.exchange_commands import BindDestination
 from kafkaesque.model.errors import OverBound, RequestRefused
+from kafkaesque.model.ids import NodeId
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.names import AMQP, MQTT, NameKey
@@ -34,10 +36,18 @@ def receiver() -> Iterator[Receiver]:
 
 
 class _Turns:
-    """A clock whose turns a test makes."""
+    """A clock whose turns a test makes, of a broker without peers."""
+
+    closed = False
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
+
+    def now_ms(self) -> int:
+        return 0
+
+    def peers(self) -> list[NodeId]:
+        return []
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.waiting.append(callback)
@@ -50,7 +60,13 @@ class _Turns:
 
 def _hub() -> tuple[LiveHub, _Turns]:
     turns = _Turns()
-    return LiveHub(clock=turns), turns  # type: ignore[arg-type]
+    hub = LiveHub(
+        clock=turns,  # type: ignore[arg-type]
+        peers=turns,  # type: ignore[arg-type]
+        caller=turns,  # type: ignore[arg-type]
+        timings=PeerTimings(),
+    )
+    return hub, turns
 
 
 def _subscribe(hub: LiveHub, text: str, receiver: Receiver, group: str = "") -> Subscription:
@@ -116,6 +132,20 @@ def test_there_is_a_bound_on_subscriptions(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(hub) == 2
 
 
+def test_what_was_done_is_counted(ground: LiveScenario) -> None:
+    before = ground.live().tally()
+    receivers = [ground.subscribe("counted/+") for _ in range(3)]
+    for topic in ("counted/1", "counted/2", "elsewhere"):
+        ground.live().publish(message(topic))
+    after = ground.live().tally()
+    assert after.subscriptions == before.subscriptions + 3
+    assert after.published == before.published + 2
+    assert after.given == before.given + 6
+    assert after.dropped == before.dropped
+    for each in receivers:
+        each.end()
+
+
 # -- many receivers
 
 
@@ -133,7 +163,8 @@ def test_a_message_to_many_takes_many_turns_and_order_stays() -> None:
         copies = sum(len(each.messages) for each in receivers)
         assert copies == min(turn * COPIES_PER_TURN, 2 * len(receivers))
     assert all(each.bodies == [b"1", b"2"] for each in receivers)
-    turns.turn()
+    for _ in range(3):
+        turns.turn()
     assert not turns.waiting
 
 

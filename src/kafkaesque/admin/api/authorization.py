@@ -62,10 +62,7 @@ class Row:
         if self.is_hidden and not call.could(Operation.DESCRIBE, kind, name):
             _UNKNOWN[kind](call, name)
             return
-        words = self.operation.name.replace("_", " ").title().replace(" ", "")
-        what = kind.name.lower().replace("_", " ")
-        where = "the cluster" if kind is ResourceType.CLUSTER else f"{what} {name!r}"
-        call.refuse(403, "Forbidden", f"no rule allows {words} on {where}")
+        call.refuse(403, "Forbidden", call.refusal(self.operation, kind, name))
 
 
 def refuse_unknown_topic(call: Call[Any, Any], name: str) -> None:

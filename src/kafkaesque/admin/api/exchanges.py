@@ -293,7 +293,7 @@ def _check_destination(call: Call[Any, Any], vhost: str, body: BindingBody) -> N
         case "queue":
             kind, name = ResourceType.QUEUE, queue_resource(QueueName(vhost, body.destination))
     if not call.may(Operation.WRITE, kind, name):
-        raise ExchangeNotAuthorized(f"no rule allows Write on {body.to} {body.destination!r}")
+        raise ExchangeNotAuthorized(call.refusal(Operation.WRITE, kind, name))
 
 
 def _row(vhost: str, exchange: Exchange) -> ExchangeRow:

@@ -9,6 +9,7 @@ from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.why_queue_links import Burial, QueueFacts, burial_of, group_of
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.requests.queue_requests import (
     AskQueue,
@@ -50,7 +51,7 @@ class QueueInquiry:
         self._facts = QueueFacts(
             name=queue.queue,
             offset=offset,
-            options=queue.options,
+            options=effective_options(context.doors.cluster.state, queue),
             replicas=list(state.replicas),
             leader=None if leader is None else int(leader),
         )
@@ -93,7 +94,7 @@ class QueueInquiry:
 
     @property
     def _is_ordered(self) -> bool:
-        return self._queue.options.get("ordered.groups") == "true"
+        return self._facts.options.get("ordered.groups") == "true"
 
     def _on_ahead(self, found: PeekedMessage, outcome: PeekedMessages | RequestRefused) -> None:
         if not isinstance(outcome, RequestRefused):
@@ -108,7 +109,7 @@ class QueueInquiry:
     # -- dead letters
 
     def _look_for_burial(self) -> None:
-        word, counts = self._queue.options.get("dead.letter.queue"), self._facts.counts
+        word, counts = self._facts.options.get("dead.letter.queue"), self._facts.counts
         if not word or counts is None or self._facts.offset >= counts.end:
             self._on_facts(self._facts)
             return

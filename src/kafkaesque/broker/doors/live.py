@@ -6,7 +6,7 @@ are bound to it, and what is published there reaches the subscribers here.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.exchanges import Exchanges, Publication
 from kafkaesque.broker.doors.queues import NewMessage
@@ -34,6 +34,7 @@ OnPublished = Callable[[int | RequestRefused], None]
 __all__ = [
     "Live",
     "LiveMessage",
+    "LiveTally",
     "OnFound",
     "OnPublished",
     "OnRetained",
@@ -42,6 +43,19 @@ __all__ = [
     "RetainedPage",
     "Subscription",
 ]
+
+
+class LiveTally(NamedTuple):
+    """What one broker has done."""
+
+    #: That there are now.
+    subscriptions: int
+    #: Messages that were published through it and that live subscribers may want.
+    published: int
+    #: Copies that its subscribers have got.
+    given: int
+    #: Messages that somebody may have wanted and did not get, for want of room or of a link.
+    dropped: int
 
 
 class Live:
@@ -64,7 +78,11 @@ class Live:
         self._connections = 0
 
     def new_origin(self, protocol: str) -> Origin:
-        """Return what a new connection is called in the messages that it publishes."""
+        """Return what a new connection is called in the messages that it publishes.
+
+        The first one has this broker ask the others what their subscribers want.
+        """
+        self._hub.begin()
         self._connections += 1
         return Origin(protocol, self._node, self._connections)
 
@@ -72,6 +90,13 @@ class Live:
     def is_busy(self) -> bool:
         """Whether so much waits to be given out that publishers should be read no further."""
         return self._hub.is_busy
+
+    def tally(self) -> LiveTally:
+        """Return what this broker has done since its start."""
+        hub = self._hub
+        return LiveTally(
+            subscriptions=len(hub), published=hub.published, given=hub.given, dropped=hub.dropped
+        )
 
     # -- subscribing
 
@@ -176,5 +201,7 @@ def _publication(message: LiveMessage) -> Publication:
         for name, value in reversed(message.headers)
     }
     routed = RoutedMessage(key=routing_key, headers=texts, body=message.body)
-    kept = NewMessage(message.body, headers=headers, not_after_ms=message.expires_ms)
+    # Who reads a queue has to know under which name a message was published.
+    key = routing_key.encode("utf-8", "surrogateescape")
+    kept = NewMessage(message.body, key, headers, not_after_ms=message.expires_ms)
     return Publication(routed, kept, live=message)

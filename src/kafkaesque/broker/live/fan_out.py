@@ -37,7 +37,16 @@ class _Job:
 class FanOut:
     """See the module."""
 
-    __slots__ = ("_budget", "_bytes", "_clock", "_is_due", "_is_serving", "_jobs", "_waiting")
+    __slots__ = (
+        "_budget",
+        "_bytes",
+        "_clock",
+        "_is_due",
+        "_is_serving",
+        "_jobs",
+        "_waiting",
+        "given",
+    )
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,6 +57,8 @@ class FanOut:
         self._budget = COPIES_PER_TURN
         self._is_due = False
         self._is_serving = False
+        #: Copies that were given out since the start.
+        self.given = 0
 
     @property
     def is_busy(self) -> bool:
@@ -96,6 +107,7 @@ class FanOut:
                 live = [each for each in subscriptions if not each.is_over]
                 if live:
                     self._budget -= 1
+                    self.given += 1
                     receiver.on_message(message, live)
                 if self._budget <= 0:
                     break

@@ -4,7 +4,7 @@ A receiver may have many subscriptions. It gets a message once, with all those o
 that want it. Of a group's subscriptions on this broker one gets the message, in turn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from kafkaesque.model.errors import OverBound
@@ -133,14 +133,17 @@ class LiveSubscribers:
         subscriptions = self._subscriptions
         return list(dict.fromkeys(subscriptions[each].group for each in self._grouped.match(key)))
 
-    def copies(self, key: NameKey, groups: frozenset[str] | None = frozenset()) -> list[Copy]:
+    def copies(
+        self, key: NameKey, groups: Collection[str] | None = None, *, is_for_all: bool = True
+    ) -> list[Copy]:
         """Return who gets a message of a name, and for what.
 
-        Of groups only these are served, each by one member; None: all that are here.
+        Of groups only these are served, each by one member; None: all that are here. Unless it
+        `is_for_all`, nobody else is.
         """
         subscriptions = self._subscriptions
         found: dict[Receiver, list[Subscription]] = {}
-        for number in self._plain.match(key):
+        for number in self._plain.match(key) if is_for_all else ():
             subscription = subscriptions[number]
             mine = found.get(subscription.receiver)
             if mine is None:
@@ -152,7 +155,7 @@ class LiveSubscribers:
                 found.setdefault(chosen.receiver, []).append(chosen)
         return list(found.items())
 
-    def _chosen(self, key: NameKey, groups: frozenset[str] | None) -> list[Subscription]:
+    def _chosen(self, key: NameKey, groups: Collection[str] | None) -> list[Subscription]:
         """Return the member of each group whose turn it is."""
         by_group: dict[str, list[Subscription]] = {}
         for number in self._grouped.match(key):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.queues import make_policy
@@ -149,6 +150,16 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         return self.queue.admits_all
 
     @property
+    def policy(self) -> Policy:
+        """What the queue's options say, as far as this broker has heard."""
+        self._read_policy()
+        return self._policy
+
+    def when_options_are_known(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        """Call back when this broker has all options that were acknowledged before; False: not."""
+        self._parts.metadata.when_current(timeout_ms, on_done)
+
+    @property
     def readable_end(self) -> int:
         """Messages before it can be read.
 
@@ -217,9 +228,13 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
             self._is_configured()
 
     def _read_policy(self) -> None:
-        found = self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
-        if found is not None and found.options is not self._options:
-            self._options, self._policy = found.options, make_policy(found.options)
+        state = self._parts.metadata.state
+        found = state.queues_by_log.get(self.state.topic_id)
+        if found is None:
+            return
+        options = effective_options(state, found)
+        if options is not self._options:
+            self._options, self._policy = options, make_policy(options)
             self._configured = None
 
     def _is_configured(self) -> bool:
@@ -279,6 +294,11 @@ def refusal_of(answer: r.Refused) -> RequestRefused:
             return UnknownConsumer("the consumer is not attached to the queue")
         case r.Refusal.EXCLUSIVE:
             return QueueInUse("another consumer has the queue for itself")
+        case r.Refusal.NOT_ATTACHED:
+            return QueueInUse(
+                "its option sharing lets only attached consumers have messages: use one, such as a "
+                "subscription of a client or GET of the text port, or set sharing=all"
+            )
         case r.Refusal.OVER_BOUND:
             return OverBound("too much is under way at the queue")
         case r.Refusal.INVALID:

@@ -56,7 +56,8 @@ def reassign(
         kind="queue",
         partitions=partition,
     )
-    layout = read_layout(bootstrap)
+    read = read_layout if list_moves else reassigning.read_layout_to_change
+    layout = read(bootstrap)
     screen = Screen(json=json)
     if list_moves:
         reassigning.list_moves(screen, queue, layout)

@@ -50,7 +50,8 @@ def reassign(
     if name is None and not list_moves:
         raise wrong_usage("name a topic", "kafkaesque topic list")
     nodes = None if replicas is None else reassigning.brokers_of(replicas)
-    layout = read_layout(bootstrap)
+    read = read_layout if list_moves else reassigning.read_layout_to_change
+    layout = read(bootstrap)
     screen = Screen(json=json)
     topic = None
     if name is not None:

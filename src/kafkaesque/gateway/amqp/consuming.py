@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.amqp.arguments import declaration_of
@@ -120,7 +121,8 @@ class Consuming:
         exclusive = channel.connection.desk.exclusive
         if queue.topic_id in exclusive:
             raise _in_use(queue, method)
-        lock_ms = _consumer_timeout(queue, method)
+        state = channel.connection.desk.doors.cluster.state
+        lock_ms = _consumer_timeout(effective_options(state, queue), method)
         consumer = Consumer(
             self,
             channel,
@@ -348,10 +350,7 @@ def _check_number(method: m.BasicConsume, name: str, least: int = 0) -> None:
         raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
 
 
-def _consumer_timeout(queue: QueueState, method: m.BasicConsume) -> int:
+def _consumer_timeout(options: Mapping[str, str], method: m.BasicConsume) -> int:
     """Return how long a message is a consumer's; 0: until it says what becomes of it."""
     said = method.arguments.get(CONSUMER_TIMEOUT)
-    if isinstance(said, int):
-        return said
-    declared = declaration_of(queue)
-    return 0 if declared is None else declared.number(CONSUMER_TIMEOUT) or 0
+    return said if isinstance(said, int) else int(options.get("consumer.timeout.ms", 0))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Final, NamedTuple, Protocol
 
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.amqp.arguments import has_dead_letters
 from kafkaesque.gateway.amqp.errors import failed
@@ -153,8 +154,9 @@ class Settling:
             delivery.consumer.on_settled()
 
     def _has_dead_letters(self, log_id: TopicId) -> bool:
-        queue = self._channel.connection.desk.doors.cluster.state.queues_by_log.get(log_id)
-        return queue is not None and has_dead_letters(queue)
+        state = self._channel.connection.desk.doors.cluster.state
+        queue = state.queues_by_log.get(log_id)
+        return queue is not None and has_dead_letters(effective_options(state, queue))
 
     def flush(self, then: Callable[[bool], None] = lambda is_done: None) -> None:
         """Send what was said; `then` is told when all is answered, and whether all of it is done.

@@ -19,6 +19,7 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.desk import Desk
 from kafkaesque.gateway.mqtt.feed import Feed
+from kafkaesque.gateway.mqtt.journal import Journal
 from kafkaesque.gateway.mqtt.opening import Opening
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.publishing import Publishing
@@ -62,6 +63,7 @@ class MqttConnection(MqttLink):
         "_events",
         "_is_blocked",
         "_is_receiving",
+        "_journal",
         "_opening",
         "_publishing",
         "_shares",
@@ -75,8 +77,9 @@ class MqttConnection(MqttLink):
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(desk, shared)
         self._shares: Final = Shares(desk, self)
-        self._delivering: Final = Delivering(self, self._shares)
-        self._publishing: Final = Publishing(self)
+        self._journal: Final = Journal(self, self._on_recovered, self._on_released)
+        self._delivering: Final = Delivering(self, self._shares, self._journal)
+        self._publishing: Final = Publishing(self, self._journal)
         self._subscribing: Final = Subscribing(self, self._delivering, self._shares)
         self._testament: Final = Testament(self)
         self._opening: Final = Opening(self, self)
@@ -266,13 +269,24 @@ class MqttConnection(MqttLink):
         self._testament.keep(connect.will)
         session = self.session
         if session is not None:
+            self._journal.begin(session)
             self._subscribing.resume(session)
 
     def begun(self) -> None:
         """See `MqttLink`."""
+        if not self._journal.is_recovered:
+            self.begin()
         if self.session is not None:
             self.session.feed.go_on()
         self._go_on_reading()
+
+    def _on_recovered(self, staged: list[int]) -> None:
+        """The notes of the session are read: what the client sends can be understood."""
+        self._publishing.resume(staged)
+        self.done()
+
+    def _on_released(self, packet_id: int) -> None:
+        self._delivering.resume_release(packet_id)
 
     def credit(self, feed: Feed) -> int:
         """See `FeedOwner`."""

@@ -20,11 +20,13 @@ from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.authorization import may_receive
 from kafkaesque.gateway.mqtt.feed import Feed, Taken
+from kafkaesque.gateway.mqtt.journal import Journal
 from kafkaesque.gateway.mqtt.messages import read_kept
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
 from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
 from kafkaesque.gateway.mqtt.subscriptions import Match, Subscribed, match_of
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.mqtt.errors import protocol_error
 from kafkaesque.protocols.mqtt.exchanges import Outcome, OutgoingExchanges
 from kafkaesque.protocols.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
@@ -62,6 +64,7 @@ class Delivering:
 
     __slots__ = (
         "_backlog_bytes",
+        "_journal",
         "_live",
         "_next_id",
         "_retained",
@@ -72,8 +75,9 @@ class Delivering:
         "link",
     )
 
-    def __init__(self, link: MqttLink, shares: Shares) -> None:
+    def __init__(self, link: MqttLink, shares: Shares, journal: Journal) -> None:
         self.link: Final = link
+        self._journal: Final = journal
         self._shares: Final = shares
         self._under_way = OutgoingExchanges(IN_FLIGHT_MAX)
         #: By packet id: what is to be settled when the client has it.
@@ -100,10 +104,13 @@ class Delivering:
         if self.link.is_over or self.link.is_slow:
             return 0
         free = self._under_way.in_flight_max - len(self._under_way) - len(self._waiting)
+        # Notes are read in any case: they are what makes room.
+        session = self.link.session
+        notes = self._journal.expected if session is not None and feed is session.feed else 0
         if free <= 0:
-            return 0
+            return notes
         # A queue that is shared has others who wait.
-        return max(1, free // max(1, len(self.feeds())))
+        return max(1, free // max(1, len(self.feeds()))) + notes
 
     def on_taken(self, feed: Feed, messages: Sequence[q.QueueMessage]) -> None:
         """Send messages of a queue."""
@@ -117,7 +124,7 @@ class Delivering:
             # A subscription that has just ended.
             feed.release([each.claim for each in messages])
             return
-        for each in messages:
+        for each in self._journal.take(feed, messages):
             taken = Taken(feed, each.offset, each.attempt)
             kept = read_kept(each)
             found = link.subscriptions.wanting(kept.message.key)
@@ -274,6 +281,7 @@ class Delivering:
         match outcome:
             case Outcome.DONE | Outcome.REFUSED:
                 self._settle(packet_id)
+                self._journal.complete(packet_id)
             case Outcome.RELEASE:
                 self._release(packet_id)
             case Outcome.UNKNOWN:
@@ -292,11 +300,26 @@ class Delivering:
 
     def _release(self, packet_id: int) -> None:
         """QoS 2: the client has it, and nobody may send it again from now on."""
+        link = self.link
         taken = self._taken.pop(packet_id, None)
+
+        def on_noted(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                link.desk.say(
+                    f"an exchange of the client {link.client_id!r} is not kept: {refusal}"
+                )
+            link.send(Pubrel(packet_id=packet_id))
+
         if taken is None:
-            self.link.send(Pubrel(packet_id=packet_id))
+            # It is noted already, or nothing is kept.
+            link.send(Pubrel(packet_id=packet_id))
         else:
-            taken.feed.settle(taken, lambda: self.link.send(Pubrel(packet_id=packet_id)))
+            self._journal.release(packet_id, taken, on_noted)
+
+    def resume_release(self, packet_id: int) -> None:
+        """The client has a message, and is owed PUBREL (4.4.0-1)."""
+        self._under_way.resume(packet_id)
+        self.link.send(Pubrel(packet_id=packet_id))
 
     def go_on(self) -> None:
         """There may be room for more."""

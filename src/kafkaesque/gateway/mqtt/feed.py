@@ -70,9 +70,11 @@ class Feed:
         "_is_taking",
         "_owner",
         "_settled",
+        "asked",
         "is_over",
         "name",
         "queue",
+        "wait_ms",
     )
 
     def __init__(
@@ -85,6 +87,11 @@ class Feed:
         #: By offset: attempts of messages that it has, and has said nothing of.
         self._held: Final[dict[int, int]] = {}
         self._settled: list[Claim] = []
+        #: How long a request waits at the leader; the owner is told when one that waits for
+        #: nothing finds nothing.
+        self.wait_ms = WAIT_MS
+        #: How many messages the last request was for.
+        self.asked = 0
         self._is_flush_due = False
         self._is_taking = False
         self._is_recovering = False
@@ -148,8 +155,9 @@ class Feed:
             messages_max=count,
             bytes_max=TAKEN_BYTES_MAX,
             lock_ms=0,
-            wait_ms=WAIT_MS,
+            wait_ms=self.wait_ms,
         )
+        self.asked = count
         ask = self._desk.doors.queues.ask
         ask(take, q.TakenMessages, WAIT_MS + TIMEOUT_MS, self._on_taken)
 
@@ -162,7 +170,7 @@ class Feed:
         elif self.is_over:
             self.release([each.claim for each in outcome.messages])
         else:
-            if outcome.messages:
+            if outcome.messages or not self.wait_ms:
                 for each in outcome.messages:
                     self._held[each.offset] = each.attempt
                 self._owner.on_taken(self, outcome.messages)

@@ -70,8 +70,12 @@ def read_publish(packet: Publish | Will, origin: Origin, now_ms: int) -> LiveMes
     )
 
 
-def publication_of(message: LiveMessage, topic: str, client_id: str) -> Publication:
+def publication_of(
+    message: LiveMessage, topic: str, client_id: str, identity: bytes = b""
+) -> Publication:
     """Return a client's message as exchanges and queues see it.
+
+    `identity` is what queues know it by if it is published twice; empty: nothing.
 
     Raises:
         BadName: its topic has too many levels.
@@ -84,7 +88,9 @@ def publication_of(message: LiveMessage, topic: str, client_id: str) -> Publicat
     for name, value in shown:
         # Of several with one name the first counts.
         texts.setdefault(name, (value or b"").decode("utf-8", "surrogateescape"))
-    kept = NewMessage(message.body, key.encode(), headers, not_after_ms=message.expires_ms)
+    kept = NewMessage(
+        message.body, key.encode(), headers, not_after_ms=message.expires_ms, identity=identity
+    )
     routed = RoutedMessage(key=key, headers=texts, body=message.body)
     return Publication(routed, kept, topic_headers=shown, live=message)
 

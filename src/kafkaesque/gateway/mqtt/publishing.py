@@ -8,13 +8,17 @@ interest nobody, the broker finds out whether it has heard of all queues.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
+
+import msgspec
 
 from kafkaesque.broker.doors.live import LiveMessage
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
 from kafkaesque.gateway.mqtt.authorization import may_publish
-from kafkaesque.gateway.mqtt.messages import publication_of, read_publish
+from kafkaesque.gateway.mqtt.journal import Journal, Staged
+from kafkaesque.gateway.mqtt.messages import publication_of, read_kept, read_publish
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.protocols.mqtt.errors import MqttError
@@ -45,10 +49,11 @@ class _Answer:
 class Publishing:
     """See the module."""
 
-    __slots__ = ("_answers", "_incoming", "_link", "_repeats", "_under_way")
+    __slots__ = ("_answers", "_incoming", "_journal", "_link", "_repeats", "_under_way")
 
-    def __init__(self, link: MqttLink) -> None:
+    def __init__(self, link: MqttLink, journal: Journal) -> None:
         self._link: Final = link
+        self._journal: Final = journal
         #: To messages that have come, in their order.
         self._answers: Final[deque[_Answer]] = deque()
         self._incoming: Final = IncomingExchanges()
@@ -60,6 +65,11 @@ class Publishing:
     def is_busy(self) -> bool:
         """Whether something is on its way."""
         return self._under_way > 0
+
+    def resume(self, packet_ids: Sequence[int]) -> None:
+        """Messages of QoS 2 that the client has sent by another connection, and not released."""
+        for each in packet_ids:
+            self._incoming.on_publish(each)
 
     # -- from the client
 
@@ -108,7 +118,15 @@ class Publishing:
             link.add_waiting(-1, -size)
             self._on_published(packet, answer, outcome)
 
-        publish(link, message, packet.topic, on_published, finds_out=packet.qos > 0)
+        if packet.qos == 2 and link.session is not None:
+            kept = publication_of(message, packet.topic, link.client_id).message
+
+            def on_staged(refusal: RequestRefused | None) -> None:
+                on_published(1 if refusal is None else refusal)
+
+            self._journal.stage(packet.packet_id, kept, on_staged)
+        else:
+            publish(link, message, packet.topic, on_published, finds_out=packet.qos > 0)
 
     def _on_published(
         self, packet: Publish, answer: _Answer, outcome: int | RequestRefused
@@ -149,8 +167,35 @@ class Publishing:
 
     def release(self, packet: Pubrel) -> None:
         """The client will not send a message of QoS 2 again: its packet id is free."""
-        reason = self._incoming.on_pubrel(packet.packet_id)
-        self._link.send(Pubcomp(packet_id=packet.packet_id, reason=reason))
+        packet_id, link = packet.packet_id, self._link
+        reason = self._incoming.on_pubrel(packet_id)
+        if reason.is_error or link.session is None:
+            link.send(Pubcomp(packet_id=packet_id, reason=reason))
+        else:
+            # The same id is another message from now on, and may not overtake this one.
+            link.begin()
+            self._journal.when_staged(packet_id, partial(self._publish_staged, packet_id))
+
+    def _publish_staged(self, packet_id: int, staged: Staged) -> None:
+        """Publish what the client has released; then PUBCOMP is sent."""
+        link = self._link
+        kept = read_kept(staged.record).message
+        message = msgspec.structs.replace(kept, origin=link.origin_of)
+        self._under_way += 1
+
+        def on_published(outcome: int | RequestRefused) -> None:
+            self._under_way -= 1
+            if isinstance(outcome, RequestRefused):
+                # The client comes back, and releases it again.
+                error = MqttError(_R.UNSPECIFIED_ERROR, f"a message could not be kept: {outcome}")
+                link.done(lambda: link.fail(error))
+                return
+            staged.taken.feed.settle(staged.taken, on_settled)
+
+        def on_settled() -> None:
+            link.done(lambda: link.send(Pubcomp(packet_id=packet_id)))
+
+        publish(link, message, message.key, on_published, finds_out=True, identity=staged.identity)
 
 
 def publish(
@@ -160,12 +205,14 @@ def publish(
     on_done: OnOutcome,
     *,
     finds_out: bool,
+    identity: bytes = b"",
 ) -> None:
     """Give a message to all that want it, and keep it if its publisher wants it to be retained.
 
     Args:
         on_done: called once, maybe at once.
         finds_out: whether to find out what there is, where nobody seems to want it.
+        identity: by which queues know it if it is published twice.
 
     Raises:
         BadName: the topic has too many levels.
@@ -175,14 +222,16 @@ def publish(
 
     def on_first(outcome: int | RequestRefused) -> None:
         if outcome == 0 and finds_out:
-            link.desk.when_current(lambda: _pass_on(link, message, topic, on_done))
+            link.desk.when_current(lambda: _pass_on(link, message, topic, identity, on_done))
         else:
             on_done(outcome)
 
-    _pass_on(link, message, topic, on_first)
+    _pass_on(link, message, topic, identity, on_first)
 
 
-def _pass_on(link: MqttLink, message: LiveMessage, topic: str, on_done: OnOutcome) -> None:
+def _pass_on(
+    link: MqttLink, message: LiveMessage, topic: str, identity: bytes, on_done: OnOutcome
+) -> None:
     doors = link.desk.doors
     if not doors.exchanges.has_names_bound:
         doors.live.publish(message, on_done)
@@ -190,7 +239,7 @@ def _pass_on(link: MqttLink, message: LiveMessage, topic: str, on_done: OnOutcom
     doors.exchanges.publish(
         DEFAULT_VHOST,
         NAMES_EXCHANGE,
-        (publication_of(message, topic, link.client_id),),
+        (publication_of(message, topic, link.client_id, identity),),
         PUT_TIMEOUT_MS,
         lambda outcomes: on_done(outcomes[0]),
     )

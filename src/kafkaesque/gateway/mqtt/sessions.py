@@ -37,6 +37,11 @@ WAITING_BYTES_MAX: Final = 1024 * 1024 * 1024
 #: So long a connection may take to get the session, and so often it tries.
 TAKE_OVER_MS_MAX: Final = 20_000
 TAKE_OVER_AGAIN_MS: Final = 200
+#: Notes come before all messages.
+NOTE_PRIORITY: Final = 1
+#: So long a message of QoS 2 is known that was published twice because a broker died.
+DEDUPLICATION_MS: Final = 10 * 60 * 1_000
+_SECRET_BYTES: Final = 16
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,6 +54,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     expiry_s: int = 0
     #: The consumer of the connection that has it: broker, incarnation, number.
     owner: str = ""
+    #: By which notes in the queue are known to be the session's own.
+    secret: str = ""
     #: Filters with `$share`, as the client has written them: QoS and subscription identifier.
     shared: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
@@ -179,7 +186,10 @@ class _Opening:
             self._on_done(None)
             return
         consumer = self._desk.doors.queues.new_consumer()
-        record = msgspec.structs.replace(self._wanted, owner=".".join(map(str, consumer)))
+        secret = self._desk.doors.dice.unique_bytes(_SECRET_BYTES).hex()
+        record = msgspec.structs.replace(
+            self._wanted, owner=".".join(map(str, consumer)), secret=secret
+        )
         command = CreateQueue(vhost=DEFAULT_VHOST, name=self._name, options=_options(record))
 
         def on_made(refusal: RequestRefused | None) -> None:
@@ -199,7 +209,10 @@ class _Opening:
     def _resume(self, queue: QueueState, before: SessionRecord) -> None:
         consumer = self._desk.doors.queues.new_consumer()
         record = msgspec.structs.replace(
-            self._wanted, owner=".".join(map(str, consumer)), shared=before.shared
+            self._wanted,
+            owner=".".join(map(str, consumer)),
+            shared=before.shared,
+            secret=before.secret,
         )
 
         def on_changed(refusal: RequestRefused | None) -> None:
@@ -259,6 +272,8 @@ def _options(record: SessionRecord) -> dict[str, str]:
     return {
         MQTT_SESSION: _write(record),
         "sharing": "exclusive",
+        "max.priority": str(NOTE_PRIORITY),
+        "deduplication.ms": str(DEDUPLICATION_MS),
         "max.length": str(WAITING_MAX),
         "max.length.bytes": str(WAITING_BYTES_MAX),
         "undeliverable": "drop",

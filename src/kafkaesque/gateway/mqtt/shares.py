@@ -23,7 +23,7 @@ from kafkaesque.broker.requests.exchange_commands import BindDestination
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue
 from kafkaesque.gateway.mqtt.desk import TIMEOUT_MS, Desk
 from kafkaesque.gateway.mqtt.feed import Feed, FeedOwner
-from kafkaesque.gateway.mqtt.sessions import WAITING_BYTES_MAX, WAITING_MAX
+from kafkaesque.gateway.mqtt.sessions import DEDUPLICATION_MS, WAITING_BYTES_MAX, WAITING_MAX
 from kafkaesque.gateway.mqtt.subscriptions import Subscribed
 from kafkaesque.model.errors import InvalidRequest, QueueExists, RequestRefused, UnknownQueue
 from kafkaesque.routing.exchanges.records import Destination
@@ -127,6 +127,7 @@ class Shares:
         else:
             options = {
                 MQTT_SHARE: _write(record),
+                "deduplication.ms": str(DEDUPLICATION_MS),
                 "max.length": str(WAITING_MAX),
                 "max.length.bytes": str(WAITING_BYTES_MAX),
                 "undeliverable": "drop",

@@ -79,7 +79,9 @@ class NatsConnection(ClientConnection):
         self._desk: Final = desk
         self._codec: Final = Codec(shared.clock.now_ms(), _LIMITS, needs_login=self.needs_login)
         self._origin: Final = desk.doors.live.new_origin(NATS_PROTOCOL)
-        self._subscriptions: Final = Subscriptions(desk.doors.live, self, lambda: self.write(PONG))
+        self._subscriptions: Final = Subscriptions(
+            desk.doors.live, desk.jetstream.pushing, self, lambda: self.write(PONG)
+        )
         self._timer: Timer | None = None
         self._is_over = False
         self._is_receiving = False

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.broker.doors.live import Live, Receiver, Subscription
+from kafkaesque.gateway.nats.jetstream.pushing import Pushing
 from kafkaesque.model.errors import OverBound
 from kafkaesque.routing.names import NATS
 
@@ -54,13 +55,17 @@ class Subscriptions:
         "_by_sid",
         "_live",
         "_pongs",
+        "_pushing",
         "_receiver",
         "_send_pong",
         "_unconfirmed",
     )
 
-    def __init__(self, live: Live, receiver: Receiver, send_pong: Callable[[], None]) -> None:
+    def __init__(
+        self, live: Live, pushing: Pushing, receiver: Receiver, send_pong: Callable[[], None]
+    ) -> None:
         self._live: Final = live
+        self._pushing: Final = pushing
         self._receiver: Final = receiver
         self._send_pong: Final = send_pong
         self._by_sid: Final[dict[str, OwnSubscription]] = {}
@@ -115,6 +120,7 @@ class Subscriptions:
             raise
         self._by_sid[sid] = own
         self._by_number[own.live.number] = own
+        self._pushing.on_subscribed(subject)
 
     def limit(self, sid: str, messages_max: int) -> None:
         """End a subscription when it has had so many messages, or now."""
@@ -132,6 +138,7 @@ class Subscriptions:
             return
         del self._by_number[own.live.number]
         own.live.end()
+        self._pushing.on_unsubscribed(own.subject)
         # Nobody confirms what is over.
         self._unconfirmed.discard(own.ordinal)
         self._answer_pings()

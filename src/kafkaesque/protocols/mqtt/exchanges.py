@@ -78,6 +78,10 @@ class OutgoingExchanges:
             raise InvariantBroken(f"no message can be sent with packet id {packet_id}")
         self._stages[packet_id] = Stage.AWAITS_PUBACK if qos == 1 else Stage.AWAITS_PUBREC
 
+    def resume(self, packet_id: int) -> None:
+        """A message was sent by another connection of the session, and PUBREC has come for it."""
+        self._stages[packet_id] = Stage.AWAITS_PUBCOMP
+
     def on_puback(self, packet_id: int) -> Outcome:
         """QoS 1: the peer has it, or has refused it."""
         return self._end(packet_id, Stage.AWAITS_PUBACK)

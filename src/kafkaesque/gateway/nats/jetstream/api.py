@@ -11,11 +11,13 @@ from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.message_api import MessageApi
 from kafkaesque.gateway.nats.jetstream.office import Office, Outgoing, Request, Requester
+from kafkaesque.gateway.nats.jetstream.pushing import Pushing
+from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
 from kafkaesque.gateway.nats.jetstream.settling import Settling
 from kafkaesque.gateway.nats.jetstream.storing import Storing
 from kafkaesque.gateway.nats.jetstream.stream_api import StreamApi
 from kafkaesque.gateway.nats.jetstream.streams import Stream
-from kafkaesque.gateway.nats.jetstream.subjects import ACK_PREFIX, API_PREFIX, read_ack
+from kafkaesque.gateway.nats.jetstream.subjects import ACK_PREFIX, API_PREFIX, FLOW_PREFIX, read_ack
 from kafkaesque.routing.names import NameKey
 
 Handler = Callable[[Request], None]
@@ -26,14 +28,26 @@ _OPERATION_TOKENS_MAX: Final = 3
 class JetStream:
     """One broker's JetStream."""
 
-    __slots__ = ("_consumer_api", "_handlers", "_office", "_settling", "_storing")
+    __slots__ = (
+        "_consumer_api",
+        "_handlers",
+        "_office",
+        "_readers",
+        "_settling",
+        "_storing",
+        "pushing",
+    )
 
     def __init__(self, doors: Doors, send: Outgoing) -> None:
         self._office: Final = Office(doors, send)
         self._storing: Final = Storing(self._office)
         self._settling: Final = Settling(self._office)
         delivering = Delivering(self._office, self._settling)
-        self._consumer_api: Final = ConsumerApi(self._office, delivering)
+        #: Is told who subscribes.
+        self.pushing: Final = Pushing(self._office, delivering)
+        reader_api = ReaderApi(self._office)
+        self._readers: Final = reader_api.readers
+        self._consumer_api: Final = ConsumerApi(self._office, delivering, self.pushing, reader_api)
         self._handlers: Final[Mapping[str, tuple[str, Handler]]] = {
             "INFO": ("account_info", self._account_info),
             **StreamApi(self._office).handlers,
@@ -61,6 +75,10 @@ class JetStream:
             return self._take_request(requester, subject[len(API_PREFIX) :], reply, payload)
         if subject.startswith(ACK_PREFIX):
             return self._take_ack(requester, subject, reply, payload)
+        if subject.startswith(FLOW_PREFIX):
+            self._readers.on_flow(subject)
+            self.pushing.on_flow(subject)
+            return True
         return False
 
     def _take_request(self, requester: Requester, subject: str, reply: str, payload: bytes) -> bool:

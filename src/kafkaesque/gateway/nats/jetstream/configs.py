@@ -155,6 +155,12 @@ def write_config(config: StreamConfig | ConsumerConfig) -> str:
     return msgspec.json.encode(kept).decode()
 
 
+def shown_config(config: StreamConfig | ConsumerConfig) -> dict[str, object]:
+    """Return a configuration as clients are shown it."""
+    found: dict[str, object] = msgspec.to_builtins(config)
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def is_name(text: str) -> bool:
     """Tell whether a stream or a consumer may be called so."""
     return _NAME.fullmatch(text) is not None

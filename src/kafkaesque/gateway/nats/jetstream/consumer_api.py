@@ -21,6 +21,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     check_consumer,
     is_name,
     read_config,
+    shown_config,
     write_config,
 )
 from kafkaesque.gateway.nats.jetstream.consumers import (
@@ -33,6 +34,8 @@ from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused, rfc3339
 from kafkaesque.gateway.nats.jetstream.pulling import Pull, PullRequest
+from kafkaesque.gateway.nats.jetstream.pushing import Pushing
+from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
 from kafkaesque.gateway.nats.jetstream.starting import start_of
 from kafkaesque.gateway.nats.jetstream.stream_api import INFOS_MAX, NAMES_MAX, PageRequest
 from kafkaesque.gateway.nats.jetstream.streams import Stream, overlap
@@ -45,11 +48,15 @@ _NAME_BYTES: Final = 8
 class ConsumerApi:
     """See the module."""
 
-    __slots__ = ("_delivering", "_office")
+    __slots__ = ("_delivering", "_office", "_pushing", "_reader_api")
 
-    def __init__(self, office: Office, delivering: Delivering) -> None:
+    def __init__(
+        self, office: Office, delivering: Delivering, pushing: Pushing, reader_api: ReaderApi
+    ) -> None:
         self._office: Final = office
         self._delivering: Final = delivering
+        self._pushing: Final = pushing
+        self._reader_api: Final = reader_api
 
     # -- create and delete
 
@@ -65,6 +72,9 @@ class ConsumerApi:
                 raise ApiError(ApiCode.CONSUMER_CONFIG, what)
         resource = queue_resource(queue_name(stream.name, config.name or ""))
         request.check(Operation.READ, ResourceType.TOPIC, stream.name)
+        if config.ack_policy == "none" and not config.durable_name:
+            self._reader_api.create(request, stream, config)
+            return
         request.check(Operation.CREATE, _QUEUE, resource)
         found = self._office.consumers.look(stream.name, config.name or "")
         if found is None:
@@ -131,7 +141,7 @@ class ConsumerApi:
                 request.fail("consumer_create", error)
                 return
             if start is None:
-                self._say_info(request, stream, consumer, "consumer_create")
+                self._begin(request, stream, consumer)
                 return
             seek = q.SeekCursor(log_id=consumer.log_id, offset=start - 1)
             self._office.ask(seek, Done, on_sought)
@@ -140,9 +150,13 @@ class ConsumerApi:
             if isinstance(outcome, RequestRefused):
                 request.fail("consumer_create", refused(outcome, ApiCode.CONSUMER_CREATE))
             else:
-                self._say_info(request, stream, consumer, "consumer_create")
+                self._begin(request, stream, consumer)
 
         stream.log.catch_up(on_read)
+
+    def _begin(self, request: Request, stream: Stream, consumer: Consumer) -> None:
+        self._say_info(request, stream, consumer, "consumer_create")
+        self._pushing.look_now()
 
     def _change(
         self, request: Request, stream: Stream, found: Consumer, config: ConsumerConfig
@@ -174,6 +188,11 @@ class ConsumerApi:
         """CONSUMER.DELETE."""
         stream, name = request.words
         self._office.streams.find(stream)
+        reader = self._reader_api.readers.look(stream, name)
+        if reader is not None:
+            reader.end()
+            request.answer("consumer_delete", success=True)
+            return
         resource = queue_resource(queue_name(stream, name))
         request.check(Operation.DELETE, _QUEUE, resource)
         queue = self._office.consumers.find(stream, name).queue.queue
@@ -198,6 +217,10 @@ class ConsumerApi:
         """CONSUMER.INFO."""
         stream_name, name = request.words
         stream = self._office.streams.find(stream_name)
+        reader = self._reader_api.readers.look(stream_name, name)
+        if reader is not None:
+            self._reader_api.say_info(request, reader)
+            return
         request.check(Operation.DESCRIBE, _QUEUE, queue_resource(queue_name(stream_name, name)))
         consumer = self._office.consumers.find(stream_name, name)
         self._say_info(request, stream, consumer, "consumer_info")
@@ -257,7 +280,7 @@ class ConsumerApi:
                 "name": str(self._office.doors.cluster.cluster_id),
                 "leader": "" if leader is None else f"kafkaesque-{leader}",
             },
-            "push_bound": False,
+            "push_bound": self._pushing.is_bound(consumer),
             "ts": rfc3339(self._office.doors.clock.wall_ms()),
         }
 
@@ -265,6 +288,7 @@ class ConsumerApi:
         """CONSUMER.NAMES."""
         found, wanted = self._seen(request)
         names = [each.name for each in found]
+        names += [each.name for each in self._reader_api.readers.all(request.words[0])]
         page = names[wanted.offset : wanted.offset + NAMES_MAX]
         request.answer(
             "consumer_names",
@@ -279,7 +303,8 @@ class ConsumerApi:
         found, wanted = self._seen(request)
         stream = self._office.streams.find(request.words[0])
         page = found[wanted.offset : wanted.offset + INFOS_MAX]
-        infos: list[dict[str, object]] = []
+        readers = list(self._reader_api.readers.all(stream.name))
+        infos: list[dict[str, object]] = [self._reader_api.info_of(each) for each in readers]
 
         def on_known(info: dict[str, object] | None) -> None:
             if info is not None:
@@ -294,7 +319,7 @@ class ConsumerApi:
                 return
             request.answer(
                 "consumer_list",
-                total=len(found),
+                total=len(found) + len(readers),
                 offset=wanted.offset,
                 limit=INFOS_MAX,
                 consumers=infos,
@@ -319,6 +344,10 @@ class ConsumerApi:
     def next_messages(self, request: Request) -> None:
         """CONSUMER.MSG.NEXT: no answer but messages, and why no more come."""
         stream_name, name = request.words
+        reader = self._reader_api.readers.look(stream_name, name)
+        if reader is not None:
+            self._reader_api.pull(request, reader, _pull_of(request.payload))
+            return
         request.check(Operation.READ, _QUEUE, queue_resource(queue_name(stream_name, name)))
         stream = self._office.streams.find(stream_name)
         consumer = self._office.consumers.find(stream_name, name)
@@ -330,12 +359,6 @@ class ConsumerApi:
         Raises:
             ApiError: what it wants cannot be read.
         """
-        raw = raw.strip()
-        if raw.isdigit():
-            # The old form is the number alone.
-            wanted = PullRequest(batch=int(raw[:6]))
-        else:
-            wanted = read_config(raw, PullRequest)
         pull = Pull(
             self._office,
             self._delivering,
@@ -343,7 +366,7 @@ class ConsumerApi:
             stream,
             consumer,
             request.reply,
-            wanted,
+            _pull_of(raw),
         )
         pull.begin()
 
@@ -361,6 +384,17 @@ class ConsumerApi:
         }
 
 
+def _pull_of(raw: bytes) -> PullRequest:
+    """Return what a client asks for.
+
+    Raises:
+        ApiError: it cannot be read.
+    """
+    raw = raw.strip()
+    # The old form is the number alone.
+    return PullRequest(batch=int(raw[:6])) if raw.isdigit() else read_config(raw, PullRequest)
+
+
 def _completed(config: ConsumerConfig, name: str, office: Office) -> ConsumerConfig:
     """Return a configuration with a name, and with what was left out."""
     is_kept = bool(config.durable_name)
@@ -374,9 +408,3 @@ def _completed(config: ConsumerConfig, name: str, office: Office) -> ConsumerCon
         max_ack_pending=(config.max_ack_pending or ACK_PENDING_MAX) if is_acked else None,
         inactive_threshold=inactive or None,
     )
-
-
-def shown_config(config: ConsumerConfig) -> dict[str, object]:
-    """Return a configuration as clients are shown it."""
-    found: dict[str, object] = msgspec.to_builtins(config)
-    return {name: value for name, value in found.items() if value is not None}

@@ -19,6 +19,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     completed,
     is_name,
     read_config,
+    shown_config,
     write_config,
 )
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
@@ -245,7 +246,7 @@ class StreamApi:
             state["subjects"] = {each: view.count_of(each) for each in names}
         leader = cluster.leaders.leader(stream.topic.partitions[0].group)
         return {
-            "config": config_of(stream.config),
+            "config": shown_config(stream.config),
             "created": rfc3339(stream.topic.created_ms),
             "state": state,
             "cluster": {
@@ -348,12 +349,6 @@ def check_name(name: str) -> None:
     """
     if not is_name(name):
         raise ApiError(ApiCode.STREAM_NAME)
-
-
-def config_of(config: StreamConfig) -> dict[str, object]:
-    """Return a configuration as clients are shown it."""
-    found: dict[str, object] = msgspec.to_builtins(config)
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _without_adopted(config: StreamConfig) -> StreamConfig:
