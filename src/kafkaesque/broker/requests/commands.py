@@ -12,6 +12,7 @@ from kafkaesque.broker.requests.live_requests import LiveRequest
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
+from kafkaesque.broker.requests.transaction_requests import JoinTransaction, RunTransaction
 
 
 class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
@@ -398,12 +399,25 @@ ControllerCommand = (
     | TakeUpMove
     | FinishMove
 )
+
+
+class AwaitMetadata(PeerRequest, frozen=True, tag="await-metadata", kw_only=True):
+    """Wait until the other broker has applied the metadata's log up to an offset. Answer: `Done`.
+
+    Refused with `RequestTimedOut` if it has not within the time.
+    """
+
+    offset: int
+    timeout_ms: int
+
+
 GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
 AnyPeerRequest = (
     ControllerCommand
     | TransferLeadership
     | AskControllers
     | AskPart
+    | AwaitMetadata
     | AdvanceStart
     | ForwardProduce
     | ForwardAppend
@@ -414,6 +428,8 @@ AnyPeerRequest = (
     | WriteMarker
     | AddToTransaction
     | ConfirmTransaction
+    | RunTransaction
+    | JoinTransaction
 )
 
 
