@@ -10,13 +10,15 @@ from typing import Final
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.gateway.amqp.arguments import declaration_of
-from kafkaesque.gateway.amqp.consumer import TIMEOUT_MS, Consumer
+from kafkaesque.gateway.amqp.consumer import ChannelConsumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import REPLY_TO, Replies
-from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, UNACKED_MAX, Delivery, Settling
+from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, Settling
+from kafkaesque.gateway.queueing.arguments import declaration_of
+from kafkaesque.gateway.queueing.consumer import TIMEOUT_MS
+from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
@@ -39,7 +41,7 @@ class Consuming:
         self._settling = settling
         self._replies = replies
         #: By consumer tag.
-        self._consumers: Final[dict[str, Consumer]] = {}
+        self._consumers: Final[dict[str, ChannelConsumer]] = {}
         #: Of the next consumers each, and of all of the channel together; 0: no limit.
         self._prefetch = 0
         self._global = 0
@@ -110,7 +112,7 @@ class Consuming:
         if queue.topic_id in exclusive:
             raise _in_use(queue, method)
         lock_ms = _consumer_timeout(queue, method)
-        consumer = Consumer(
+        consumer = ChannelConsumer(
             self,
             channel,
             self._settling,
@@ -177,7 +179,7 @@ class Consuming:
         self._settling.flush()
         consumer.cancel(answer)
 
-    def _forget(self, consumer: Consumer) -> None:
+    def _forget(self, consumer: ChannelConsumer) -> None:
         if consumer.is_exclusive:
             self._channel.connection.desk.exclusive.discard(consumer.queue.topic_id)
 

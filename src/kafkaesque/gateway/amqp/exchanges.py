@@ -17,10 +17,10 @@ from kafkaesque.broker.requests.exchange_commands import (
     UnbindDestination,
 )
 from kafkaesque.gateway.amqp.consuming import check_owner
-from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX, TIMEOUT_MS
 from kafkaesque.gateway.amqp.errors import error_of, failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.publishing import Publishing
+from kafkaesque.gateway.queueing.desk import CURRENT_MS_MAX, TIMEOUT_MS
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode

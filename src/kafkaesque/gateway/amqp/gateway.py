@@ -14,7 +14,7 @@ from kafkaesque.chassis.link import PortOptions
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.amqp.authorization import check_rows
 from kafkaesque.gateway.amqp.connection import AmqpConnection
-from kafkaesque.gateway.amqp.desk import Desk
+from kafkaesque.gateway.queueing.desk import Desk
 from kafkaesque.protocols.amqp.states import CLIENT_METHODS
 
 CONNECTIONS_MAX: Final = 20_000

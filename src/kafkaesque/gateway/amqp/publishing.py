@@ -16,10 +16,10 @@ from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
 from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.gateway.amqp.authorization import check_publish
-from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX
 from kafkaesque.gateway.amqp.outgoing import Outgoing, read_outgoing
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
+from kafkaesque.gateway.queueing.desk import CURRENT_MS_MAX
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.content_path import write_ack

@@ -12,17 +12,17 @@ from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
-from kafkaesque.gateway.amqp.arguments import (
+from kafkaesque.gateway.amqp.consuming import check_owner
+from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
+from kafkaesque.gateway.amqp.exchanges import Exchanges
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.queueing.arguments import (
     Declaration,
     check_equivalent,
     read_declaration,
 )
-from kafkaesque.gateway.amqp.consuming import check_owner
-from kafkaesque.gateway.amqp.desk import TIMEOUT_MS
-from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
-from kafkaesque.gateway.amqp.exchanges import Exchanges
-from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.sweeping import is_orphan
+from kafkaesque.gateway.queueing.desk import TIMEOUT_MS
+from kafkaesque.gateway.queueing.sweeping import is_orphan
 from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode

@@ -16,10 +16,10 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.options.queues import DECLARATION
 from kafkaesque.broker.requests.queue_commands import CreateQueue
-from kafkaesque.gateway.amqp.arguments import Declaration
 from kafkaesque.gateway.amqp.errors import error_of, failed
 from kafkaesque.gateway.amqp.outgoing import Outgoing
 from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.queueing.arguments import Declaration
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode

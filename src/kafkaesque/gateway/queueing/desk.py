@@ -12,8 +12,8 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
 from kafkaesque.env.report_limit import ReportLimit
-from kafkaesque.gateway.amqp.arguments import declaration_of
-from kafkaesque.gateway.amqp.sweeping import Sweeping
+from kafkaesque.gateway.queueing.arguments import declaration_of
+from kafkaesque.gateway.queueing.sweeping import Sweeping
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicId
 
