@@ -14,10 +14,11 @@ from kafkaesque.gateway.amqp.consumer import ChannelConsumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.replies import REPLY_TO, Replies
+from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, Settling
 from kafkaesque.gateway.queueing.arguments import declaration_of
 from kafkaesque.gateway.queueing.consumer import TIMEOUT_MS
+from kafkaesque.gateway.queueing.own_queues import REPLY_TO
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m

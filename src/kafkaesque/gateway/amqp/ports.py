@@ -61,13 +61,11 @@ class AmqpLink(QueueingLink):
 class ChannelPort(ABC):
     """A channel; `Channel` is the whole of it."""
 
-    __slots__ = ("arrived", "carried", "connection", "is_ended", "last_queue", "number")
+    __slots__ = ("connection", "is_ended", "last_queue", "number")
 
     def __init__(self, connection: AmqpLink, number: int) -> None:
         self.connection: Final = connection
         self.number: Final = number
-        #: Events that have come, and that were begun.
-        self.arrived = self.carried = 0
         #: What an empty name of a queue stands for.
         self.last_queue = ""
         #: Whether one side has closed it.

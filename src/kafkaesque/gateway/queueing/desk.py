@@ -1,4 +1,4 @@
-"""What the connections of one broker share."""
+"""What the connections of one gateway share: where its queues are found, made and deleted."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.client_command import ClientCommand
-from kafkaesque.broker.requests.queue_commands import DeleteQueue
+from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
+from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.queueing.arguments import declaration_of
 from kafkaesque.gateway.queueing.sweeping import Sweeping
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId
 
 #: What the controller is asked for may take so long.
@@ -78,6 +79,42 @@ class Desk:
             TIMEOUT_MS,
             lambda outcome: on_done(outcome if isinstance(outcome, RequestRefused) else None),
         )
+
+    def make_queue(
+        self, command: CreateQueue, then: Callable[[QueueState | RequestRefused], None]
+    ) -> None:
+        """Make a queue, and go on when this broker has heard of it: the client will use it at once.
+
+        Somebody else may have made it at the same time, in another way.
+        """
+        name = QueueName(command.vhost, command.name)
+
+        def on_made(refusal: RequestRefused | None) -> None:
+            if refusal is not None and not isinstance(refusal, QueueExists):
+                then(refusal)
+            else:
+                self.when(lambda: self.look(name) is not None, on_seen)
+
+        def on_seen() -> None:
+            found = self.look(name)
+            missing = UnknownQueue(f"no queue '{name.name}' in vhost '{name.vhost}'")
+            then(missing if found is None else found)
+
+        self.submit(command, on_made)
+
+    def change_routing(
+        self, command: ExchangeCommand, then: Callable[[RequestRefused | None], None]
+    ) -> None:
+        """Change exchanges or bindings, and go on when this broker has heard of it."""
+        doors = self.doors
+
+        def on_done(outcome: object) -> None:
+            if isinstance(outcome, RequestRefused):
+                then(outcome)
+            else:
+                doors.cluster.when_current(CURRENT_MS_MAX, lambda _: then(None))
+
+        doors.exchanges.submit(command, TIMEOUT_MS, on_done)
 
     def delete_queue(self, queue: QueueState, then: Callable[[], None] | None = None) -> None:
         """Delete a queue that goes by itself, unless one of its name was made again."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.queues import NewMessage
-from kafkaesque.gateway.amqp.errors import failed
-from kafkaesque.protocols.amqp.errors import ReplyCode
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.protocols.amqp.methods import BasicPublish
 from kafkaesque.protocols.amqp.properties import Properties, read_properties, write_properties
@@ -135,4 +134,5 @@ def _delay(value: object) -> int:
 
 
 def _failed(what: str) -> Exception:
-    return failed(ReplyCode.PRECONDITION_FAILED, what, BasicPublish)
+    kind = BasicPublish
+    return AmqpError(ReplyCode.PRECONDITION_FAILED, what, kind.class_id, kind.method_id)
