@@ -31,6 +31,7 @@ class BrokerPorts:
     sqs: int = 0
     amqp: int = 0
     registry: int = 0
+    stomp: int = 0
     websocket: int = 0
 
     def named(self) -> list[tuple[str, int]]:

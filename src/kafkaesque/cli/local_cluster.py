@@ -405,6 +405,7 @@ class LocalCluster:
             "kafka.port": ports.kafka,
             "sqs.port": ports.sqs,
             "amqp.port": ports.amqp,
+            "stomp.port": ports.stomp,
             "websocket.port": ports.websocket,
             "peer.port": ports.peer,
         }

@@ -15,6 +15,7 @@ from kafkaesque.broker.listeners import (
     KAFKA,
     REGISTRY,
     SQS,
+    STOMP,
     TEXT,
     WEBSOCKET,
     names_of,
@@ -54,6 +55,12 @@ def _make_amqp(doors: Doors, chassis: Chassis) -> Gateway:
     return AmqpGateway(doors, chassis)
 
 
+def _make_stomp(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.stomp.gateway import StompGateway
+
+    return StompGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -67,12 +74,13 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     SQS: _make_sqs,
     REGISTRY: _make_registry,
     AMQP: _make_amqp,
+    STOMP: _make_stomp,
     ADMIN: _make_admin,
 }
 
 
 #: What is spoken over WebSocket, by the path of the handshake.
-PATHS: Final[Mapping[str, str]] = {}
+PATHS: Final[Mapping[str, str]] = {"/stomp": STOMP}
 
 
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:

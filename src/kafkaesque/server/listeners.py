@@ -17,6 +17,7 @@ from kafkaesque.broker.listeners import (
     KAFKA,
     REGISTRY,
     SQS,
+    STOMP,
     TEXT,
     WEBSOCKET,
     WITH_COMMON_ACCESS,
@@ -37,6 +38,7 @@ PORTS: Final[Mapping[str, int]] = {
     ADMIN: 8080,
     SQS: 9324,
     AMQP: 5672,
+    STOMP: 61613,
     WEBSOCKET: 8090,
     REGISTRY: 8081,
 }

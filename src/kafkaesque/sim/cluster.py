@@ -17,6 +17,7 @@ from kafkaesque.broker.listeners import (
     KAFKA,
     REGISTRY,
     SQS,
+    STOMP,
     TEXT,
     AccessMode,
     Listener,
@@ -33,6 +34,7 @@ from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.registry.gateway import RegistryGateway
 from kafkaesque.gateway.sqs.gateway import SqsGateway
+from kafkaesque.gateway.stomp.gateway import StompGateway
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
@@ -51,6 +53,7 @@ ADMIN_PORT: Final = 8080
 SQS_PORT: Final = 9324
 REGISTRY_PORT: Final = 8081
 AMQP_PORT: Final = 5672
+STOMP_PORT: Final = 61613
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
@@ -110,6 +113,8 @@ REGISTRY_GATEWAYS: Final[Mapping[int, MakeGateway]] = {
     REGISTRY_PORT: RegistryGateway,
 }
 AMQP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, AMQP_PORT: AmqpGateway}
+#: STOMP, beside AMQP: both meet at the same queues.
+STOMP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, STOMP_PORT: StompGateway}
 #: What is spoken at these ports, and registered with the controller.
 PROTOCOLS: Final[Mapping[int, str]] = {
     KAFKA_PORT: KAFKA,
@@ -118,6 +123,7 @@ PROTOCOLS: Final[Mapping[int, str]] = {
     SQS_PORT: SQS,
     REGISTRY_PORT: REGISTRY,
     AMQP_PORT: AMQP,
+    STOMP_PORT: STOMP,
 }
 #: Open from the start of a broker to its end, as it is at a real one.
 EARLY: Final = (ADMIN_PORT,)

@@ -50,6 +50,7 @@ def broker(
     registry_port: RegistryPortOption = None,
     sqs_port: Annotated[int | None, typer.Option(help="Port for Amazon SQS; 0: none.")] = None,
     amqp_port: Annotated[int | None, typer.Option(help="Port for AMQP; 0: none.")] = None,
+    stomp_port: Annotated[int | None, typer.Option(help="Port for STOMP; 0: none.")] = None,
     websocket_port: WebSocketPortOption = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: OptionOption = None,
@@ -76,6 +77,7 @@ def broker(
         "sqs.port": sqs_port,
         "registry.port": registry_port,
         "amqp.port": amqp_port,
+        "stomp.port": stomp_port,
         "websocket.port": websocket_port,
         "log.level": log_level,
     }

@@ -40,6 +40,8 @@ PORTS_DEFAULT = BrokerPorts(
     sqs=9324,
     amqp=5672,
     registry=8181,
+    stomp=61613,
+    websocket=8090,
 )
 #: How the ports of a broker are called where they are shown, in this order.
 _SHOWN = {
@@ -47,6 +49,7 @@ _SHOWN = {
     "admin": "admin",
     "sqs": "SQS",
     "amqp": "AMQP",
+    "stomp": "STOMP",
     "websocket": "WebSocket",
     "registry": "schemas",
 }
@@ -119,10 +122,14 @@ AmqpPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
 ]
+StompPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for STOMP; 0: none.", show_default="61613, or as before"),
+]
 WebSocketPortOption = Annotated[
     int | None,
     typer.Option(
-        help="Port of broker 1 for WebSockets; 0: none.", show_default="none, or as before"
+        help="Port of broker 1 for WebSockets; 0: none.", show_default="8090, or as before"
     ),
 ]
 ProtocolsOption = Annotated[
@@ -159,6 +166,7 @@ def up(
     sqs_port: SqsPortOption = None,
     registry_port: RegistryPortOption = None,
     amqp_port: AmqpPortOption = None,
+    stomp_port: StompPortOption = None,
     websocket_port: WebSocketPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
@@ -187,6 +195,7 @@ def up(
         "sqs": sqs_port,
         "amqp": amqp_port,
         "registry": registry_port,
+        "stomp": stomp_port,
         "websocket": websocket_port,
     }
     ports = choose_ports(before, brokers, given)

@@ -12,12 +12,12 @@ from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.amqp.consumer import ChannelConsumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
-from kafkaesque.gateway.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, Settling
 from kafkaesque.gateway.queueing.arguments import declaration_of
 from kafkaesque.gateway.queueing.consumer import TIMEOUT_MS
+from kafkaesque.gateway.queueing.incoming import read_incoming
 from kafkaesque.gateway.queueing.own_queues import REPLY_TO
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
 from kafkaesque.model.errors import RequestRefused
@@ -270,7 +270,7 @@ class Consuming:
         )
         body = message.value or b""
         codec = connection.codec
-        connection.write(codec.send_content(channel.number, got, incoming.properties, body))
+        connection.write(codec.send_content(channel.number, got, incoming.written(), body))
         if method.no_ack:
             settling.settle(delivery)
 

@@ -42,12 +42,25 @@ _death: Final = msgspec.json.Decoder(_Death)
 
 
 class Incoming(NamedTuple):
-    """What a delivery says of a message."""
+    """What is said of a message: where it was published, and its properties."""
 
     exchange: str
     routing_key: str
-    properties: bytes
+    #: As its publisher sent them, if nothing has to be added; else None.
+    raw: bytes | None
     is_redelivered: bool
+    #: None: read them from `raw`.
+    changed: Properties | None = None
+
+    def properties(self) -> Properties:
+        """Return the properties."""
+        if self.changed is not None or self.raw is None:
+            return self.changed or Properties()
+        return _read(self.raw)
+
+    def written(self) -> bytes:
+        """Return the properties as AMQP writes them."""
+        return write_properties(self.properties()) if self.raw is None else self.raw
 
 
 def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Incoming:
@@ -63,11 +76,7 @@ def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Inco
         stored = StoredMessage("", key if fits else queue.queue.name, NO_PROPERTIES)
         properties = properties_of(message.headers, now_ms)
     else:
-        try:
-            properties = read_properties(stored.properties)
-        except AmqpError:
-            # Not one that a publisher could have sent.
-            properties = Properties()
+        properties = _read(stored.properties)
     known = [each for each in deaths if each is not None]
     values = {name: getattr(properties, name) for name in Properties.__struct_fields__}
     headers: Table = dict(properties.headers or {})
@@ -81,8 +90,15 @@ def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Inco
         values["expiration"] = None
         exchange, routing_key = _sent_to(known[-1], stored, queue)
     values["headers"] = headers or None
-    raw = write_properties(Properties(**values))
-    return Incoming(exchange, routing_key, raw, is_redelivered)
+    return Incoming(exchange, routing_key, None, is_redelivered, Properties(**values))
+
+
+def _read(raw: bytes) -> Properties:
+    try:
+        return read_properties(raw)
+    except AmqpError:
+        # Not one that a publisher could have sent.
+        return Properties()
 
 
 def _read_death(raw: bytes) -> _Death | None:
