@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 from kafkaesque.env.network import Address
 from kafkaesque.protocols.stomp.frames import Frame, FrameReader, write_headers
@@ -21,10 +22,12 @@ class Ground(amqp_kit.Ground):
 
     gateways = STOMP_GATEWAYS
 
-    def stomp(self, broker: int = 1, version: str = "1.2", **headers: str) -> StompClient:
+    def stomp(
+        self, broker: int = 1, version: str = "1.2", headers: Mapping[str, str] | None = None
+    ) -> StompClient:
         """A client that is connected."""
         client = StompClient(self, self.cluster.names[broker - 1])
-        client.connect(version, **headers)
+        client.connect(version, headers)
         return client
 
     def stranger(self, broker: int = 1) -> StompClient:
@@ -60,8 +63,8 @@ class StompClient:
         head = write_headers(tuple((headers or {}).items()), self.version)
         self.write(b"".join((command.encode(), b"\n", head, b"\n", body, b"\0")))
 
-    def connect(self, version: str = "1.2", **headers: str) -> Frame:
-        said = {"accept-version": version, "host": "localhost", **headers}
+    def connect(self, version: str = "1.2", headers: Mapping[str, str] | None = None) -> Frame:
+        said = {"accept-version": version, "host": "localhost", **(headers or {})}
         if version == "1.0":
             del said["accept-version"]
         self.write(b"CONNECT\n" + write_headers(tuple(said.items()), Version.V1_0) + b"\n\0")
@@ -155,4 +158,4 @@ class StompClient:
 
 def new_name() -> str:
     """Return a name that no other test has."""
-    return f"queue-{next(_names)}"
+    return f"stomp-{next(_names)}"

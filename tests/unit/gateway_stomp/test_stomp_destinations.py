@@ -158,14 +158,14 @@ DURABLE = [
 @pytest.mark.parametrize("headers", DURABLE)
 def test_a_durable_subscription_keeps_messages(ground: Ground, headers: dict[str, str]) -> None:
     topic = f"/topic/{new_name()}"
-    first = ground.stomp(**{"client-id": "me"})
+    first = ground.stomp(headers={"client-id": "me"})
     first.call("SUBSCRIBE", {"destination": topic, "id": "prices", "ack": "client", **headers})
     first.publish(topic, b"a")
     first.ack(first.message())
     first.call("DISCONNECT", {})
     sender = ground.stomp()
     sender.publish(topic, b"b")
-    again = ground.stomp(**{"client-id": "me"})
+    again = ground.stomp(headers={"client-id": "me"})
     again.call("SUBSCRIBE", {"destination": topic, "id": "prices", "ack": "auto", **headers})
     message = again.message()
     assert (message.body, message.get("destination")) == (b"b", topic)
@@ -190,7 +190,7 @@ def test_a_durable_subscription_may_be_opened_in_another_way(ground: Ground) -> 
 
 def test_clients_have_durable_subscriptions_of_their_own(ground: Ground) -> None:
     topic = f"/topic/{new_name()}"
-    clients = [ground.stomp(**{"client-id": name}) for name in ("a.b", "c")]
+    clients = [ground.stomp(headers={"client-id": name}) for name in ("a.b", "c")]
     for each in clients:
         each.call("SUBSCRIBE", {"destination": topic, "id": "x", "durable": "true"})
     assert {"stomp.a%2Eb.x", "stomp.c.x"} <= queues(ground)

@@ -242,6 +242,10 @@ class StompConnection(StompLink):
         if self.connection is not None and not self.is_over:
             self.write(write_receipt(receipt, self.codec.version))
 
+    def is_busy(self) -> bool:
+        """See `ClientConnection`."""
+        return super().is_busy() or self._receipts.is_pending
+
     def go_on(self) -> None:
         """See `ClientConnection`."""
         self.maybe_resume()

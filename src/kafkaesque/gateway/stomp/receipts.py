@@ -34,6 +34,11 @@ class Receipts:
         self._send: Final = send
         self._entries: Final[deque[Entry]] = deque()
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether a frame is being carried out."""
+        return bool(self._entries)
+
     def add(self, receipt: str | None) -> Entry:
         """Begin with a frame."""
         entry = Entry(self, receipt)
