@@ -142,7 +142,8 @@ def test_a_drain_answers_what_has_come(ground: Ground) -> None:
     client.message()
     client.send("SEND", {"destination": "/queue/b", "receipt": "1"}, b"b")
     drained: list[bool] = []
-    other.wait(1)
+    (served,) = gateway_of(other).connections.values()
+    other.loop.run_until(served.is_busy, PATIENCE_MS)
     gateway_of(other).drain(lambda: drained.append(True))
     client.receipt("1")
     client.error("connect again, or to another broker")
