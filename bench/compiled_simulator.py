@@ -32,7 +32,16 @@ from pathlib import Path
 
 import kafkaesque
 
-ROOMS_NOT_COMPILED = ("cli", "server", "spark", "testing", "protocols/kafka")
+ROOMS_NOT_COMPILED = (
+    "cli",
+    "server",
+    "spark",
+    "testing",
+    "registry",
+    "gateway/registry",
+    "protocols/amqp",
+    "protocols/kafka",
+)
 #: mypyc refuses these, compiles them wrongly, or makes classes of which others cannot make theirs.
 #: Modules that have classes of msgspec are found, and not named here.
 NOT_COMPILED = (

@@ -1,6 +1,6 @@
 // A local cluster of real brokers for one run of the tests, and what is put into it.
 import { execFile, spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -32,18 +32,21 @@ async function freePorts(count) {
 }
 
 export class Cluster {
-  static async start(brokers = 3) {
+  static async start(brokers = 3, { secure = false } = {}) {
     const cluster = new Cluster();
+    cluster.scheme = secure ? 'https' : 'http';
     cluster.folder = await mkdtemp(join(tmpdir(), 'kafkaesque-console-'));
-    const first = await freePorts(brokers * 3);
+    const first = await freePorts(brokers * 4);
     cluster.kafka = `127.0.0.1:${first}`;
     cluster.admin = first + 2 * brokers;
+    cluster.registry = first + 3 * brokers;
     cluster.process = spawn(
       KAFKAESQUE,
       [
         'up', '--json', '--brokers', String(brokers), '--data', join(cluster.folder, 'data'),
         '--port', String(first), '--peer-port', String(first + brokers),
-        '--admin-port', String(cluster.admin), '--text-port', '0',
+        '--admin-port', String(cluster.admin), '--registry-port', String(cluster.registry),
+        '--protocols', 'kafka,admin,registry', ...(secure ? ['--secure'] : []),
       ],
       { stdio: ['ignore', 'pipe', 'inherit'] },
     );
@@ -62,7 +65,7 @@ export class Cluster {
   }
 
   url(path = '/', broker = 1) {
-    return `http://127.0.0.1:${this.admin + broker - 1}${path}`;
+    return `${this.scheme}://127.0.0.1:${this.admin + broker - 1}${path}`;
   }
 
   async change(method, path, body) {
@@ -72,6 +75,11 @@ export class Cluster {
     const answer = await response.json();
     if (!response.ok) throw new Error(`${method} ${path}: ${answer.message}`);
     return answer;
+  }
+
+  /** The lines of a file beside the brokers' data. */
+  async lines(name) {
+    return (await readFile(join(this.folder, 'data', name), 'utf8')).trim().split('\n');
   }
 
   kafkaesque(...words) {
@@ -92,6 +100,9 @@ export class Cluster {
     ];
     for (const each of messages) await this.change('POST', '/topics/orders/messages', each);
     await this.fillQueues();
+    await this.fillExchanges();
+    await this.fillAccess();
+    await this.fillSchemas();
     for (const group of ['billing', HOSTILE]) {
       await this.kafkaesque(
         'consume', 'orders', '--group', group, '--from-beginning', '--max', '10', '--timeout', '60',
@@ -112,6 +123,37 @@ export class Cluster {
       if (queue.ready === 1) return;
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
+  }
+
+  /** Exchanges that pass messages on to one another, to queues and to topics. */
+  async fillExchanges() {
+    await this.change('POST', '/exchanges', { name: 'logs', type: 'topic' });
+    await this.change('POST', '/exchanges', { name: 'everything', type: 'fanout' });
+    await this.change('POST', '/exchanges', { name: HOSTILE, type: 'direct' });
+    const bind = (source, body) => this.change('POST', `/exchanges/${encodeURIComponent(source)}/bind`, body);
+    await bind('everything', { to: 'exchange', destination: 'logs' });
+    await bind('logs', { to: 'queue', destination: 'mails', key: '*.error' });
+    await bind('logs', { to: 'topic', destination: 'empty', key: 'audit.#' });
+    await bind(HOSTILE, { to: 'queue', destination: 'mails', key: HOSTILE });
+  }
+
+  /** Users, roles and rules; names that mean harm among them. */
+  async fillAccess() {
+    for (const name of ['app', HOSTILE]) await this.change('POST', '/users', { name, password: 'correct horse' });
+    await this.change('POST', '/roles', { name: 'readers', description: 'who looks' });
+    await this.change('PATCH', '/users/app', { add_roles: ['readers'] });
+    const rule = { operations: ['read'], resource_type: 'topic', pattern: 'prefix', name: 'orders-' };
+    for (const principal of ['Role:readers', `User:${HOSTILE}`]) await this.change('POST', '/rules', { ...rule, principal });
+  }
+
+  async fillSchemas() {
+    const schema = JSON.stringify({ type: 'record', name: 'Order', fields: [{ name: 'id', type: 'string', doc: HOSTILE }] });
+    const response = await fetch(`http://127.0.0.1:${this.registry}/subjects/orders-value/versions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ schema }),
+    });
+    if (!response.ok) throw new Error(`the schema was not taken: ${await response.text()}`);
   }
 
   /** Kill a broker as a machine would; the others notice within seconds. */

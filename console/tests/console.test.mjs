@@ -9,6 +9,9 @@ const PAGES = [
   ['', 'brokers up'],
   ['topics', 'New topic'],
   ['queues', 'the same in a terminal'],
+  ['exchanges', 'amq.topic'],
+  ['exchanges/amq.default', 'the queue that the routing key names'],
+  ['exchanges/amq.fanout', 'Nothing is bound here'],
   ['groups', 'the same in a terminal'],
   ['brokers', 'broker 3'],
   ['brokers/2', 'metadata offset'],
@@ -17,6 +20,16 @@ const PAGES = [
   ['controllers', 'high watermark'],
   ['transactions', 'the same in a terminal'],
   ['doctor', 'as of'],
+  ['schemas', 'search'],
+  ['why', 'Why does it wait?'],
+  ['access', 'the same in a terminal'],
+  ['access?tab=roles', 'the same in a terminal'],
+  ['access?tab=rules', 'the same in a terminal'],
+  ['access?tab=explain', 'Who may do this?'],
+  ['keys', 'Nothing is encrypted'],
+  ['keys?tab=certificates', 'in the clear'],
+  ['audit', 'Nothing was audited'],
+  ['account', 'Nobody has to log in here'],
 ];
 const FILLED = [
   ['topics', 'orders'],
@@ -30,8 +43,17 @@ const FILLED = [
   ['queues/mails?tab=state', 'kept from'],
   ['queues/mails?tab=options', 'delivery.limit'],
   ['queues/letters', 'attempts in mails after 1'],
+  ['exchanges', 'everything'],
+  ['exchanges/logs', 'audit.#'],
   ['groups', 'billing'],
   ['groups/billing', 'Nobody is in the group'],
+  ['why?kind=group&name=billing', 'What helps'],
+  ['why?kind=queue&name=mails&offset=1', 'kafkaesque why queue mails 1'],
+  ['access?tab=roles', 'who looks'],
+  ['access?tab=rules', 'orders-'],
+  ['access?tab=explain&operation=read&type=topic&name=orders-eu', 'Nobody else may'],
+  ['schemas', 'orders-value'],
+  ['schemas/orders-value', '"Order"'],
 ];
 
 let cluster;
@@ -64,6 +86,10 @@ test('every page of an empty cluster says what to do', async () => {
     ['topics', 'kafkaesque topic create orders'],
     ['queues', 'kafkaesque queue create mails'],
     ['groups', 'kafkaesque consume greetings --group my-group'],
+    ['schemas', '/subjects/names-value/versions'],
+    ['access', 'kafkaesque user create app'],
+    ['access?tab=roles', 'kafkaesque role create readers'],
+    ['access?tab=rules', 'kafkaesque rule create User:app'],
   ]) {
     await eyes.go(cluster.url(`/#/${page}`), command);
   }
@@ -81,6 +107,8 @@ test('what means harm is shown as text', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url('/#/topics/orders?order=oldest'), HOSTILE);
   await eyes.go(cluster.url('/#/groups'), HOSTILE);
+  await eyes.go(cluster.url('/#/exchanges'), HOSTILE);
+  await eyes.go(cluster.url(`/#/exchanges/${encodeURIComponent(HOSTILE)}`), HOSTILE);
   await eyes.go(cluster.url(`/#/groups/${encodeURIComponent(HOSTILE)}`), HOSTILE);
   await eyes.go(cluster.url(`/#/topics/${encodeURIComponent(HOSTILE)}`), 'does not exist');
   await eyes.go(cluster.url(`/#/topics?q=${encodeURIComponent(HOSTILE)}`), HOSTILE);
@@ -175,6 +203,103 @@ test('a queue is made, purged and deleted, each with its command', async () => {
   await eyes.close();
 });
 
+test('an exchange is made, bound, asked, unbound and deleted, each with its command', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/exchanges'), 'amq.topic');
+  await eyes.click('button::-p-text(New exchange)');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.page.select('dialog select', 'topic');
+  await eyes.see('kafkaesque exchange create made-here --type topic');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('exchange made-here would be declared');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('Nothing is bound here');
+  await eyes.click('button::-p-text(Bind…)');
+  await eyes.page.locator('dialog input').fill('nobody');
+  await eyes.click('dialog button.main');
+  await eyes.see("no queue 'nobody'");
+  await eyes.page.locator('dialog input').fill('mails');
+  await eyes.page.locator('dialog label:nth-child(3) input').fill('*.error');
+  await eyes.see("kafkaesque binding create made-here --key '*.error' --queue mails");
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.page.waitForSelector('svg a[href="#/queues/mails"]');
+  await eyes.page.locator('main form input').fill('db.error');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.page.waitForSelector('main li a::-p-text(mails)');
+  await eyes.page.locator('main form input').fill('db.warning');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.see('nobody would have it');
+  await eyes.click('button[aria-label="unbind queue mails"]');
+  await eyes.click('dialog button.main');
+  await eyes.see('Nothing is bound here');
+  await eyes.click('button::-p-text(Delete exchange…)');
+  await eyes.see('exchange made-here would be deleted');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => location.hash === '#/exchanges');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a new service gets access to one prefix, with nothing but clicks', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url(), 'brokers up');
+  await eyes.click('nav a::-p-text(Access)');
+  await eyes.click('button::-p-text(New user)');
+  await eyes.page.locator('dialog input').fill('shop');
+  await eyes.page.locator('dialog input[type=password]').fill('a long password');
+  await eyes.see('kafkaesque user create shop --password-file FILE');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('SCRAM-SHA-512');
+  await eyes.click('.tabs a::-p-text(rules)');
+  await eyes.click('button::-p-text(New rule)');
+  await eyes.page.locator('dialog input').fill('User:shop');
+  await eyes.page.locator('dialog label:nth-child(4) input').fill('ord');
+  await eyes.click('dialog input[value=write]');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('There are 1 now that it is for: orders');
+  await eyes.see('kafkaesque rule create User:shop -o read -o write --topic ord --prefix');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('User:shop');
+  await eyes.click('.tabs a::-p-text(explain)');
+  await eyes.page.locator('input[name=name]').fill('orders');
+  await eyes.page.locator('input[name=who]').fill('User:shop');
+  await eyes.click('main button.main');
+  await eyes.see('User:shop may: allowed by rule');
+  await eyes.page.locator('input[name=name]').fill('empty');
+  await eyes.click('main button.main');
+  await eyes.see('User:shop may not: no rule allows it');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('.tabs a::-p-text(users)');
+  await eyes.click('button[aria-label="delete of shop"]');
+  await eyes.see('user shop would be deleted');
+  await eyes.page.locator('dialog input').fill('shop');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => !document.querySelector('main')?.innerText.includes('shop'));
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('why a group stands still is shown, with what helps', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/groups/billing'), 'Nobody is in the group');
+  await eyes.click('main a::-p-text(Why does it stand still?)');
+  await eyes.see('What helps');
+  await eyes.see('kafkaesque why group billing');
+  await eyes.page.select('main select', 'record');
+  await eyes.page.locator('input[name=name]').fill('orders');
+  await eyes.page.locator('input[name=offset]').fill('1000000');
+  await eyes.click('main button.main');
+  await eyes.see('kafkaesque why record orders 0 1000000');
+  assert.deepEqual(await eyes.hindrances(), []);
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
 test('with nothing but the keyboard everything is found', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url(), 'brokers up');
@@ -235,7 +360,7 @@ test('dead letters are moved back, and looking takes nothing', async () => {
 test('live values come over one stream, and stop where nobody looks', async () => {
   const eyes = await Eyes.open(browser);
   const streams = [];
-  eyes.page.on('request', (each) => each.url().includes('/live') && streams.push(each.url()));
+  eyes.page.on('request', (each) => each.url().includes('/api/v1/live') && streams.push(each.url()));
   await eyes.go(cluster.url(), 'Messages in');
   await eyes.page.waitForFunction(() => document.querySelectorAll('.canvas canvas').length >= 9, { timeout: 20_000 });
   assert.equal(streams.length, 1);

@@ -104,7 +104,7 @@ def test_priorities_groups_delays_lives_and_ids(cli: Cli) -> None:
     options = ("max.priority=9", "deduplication.ms=60000")
     cli("queue", "create", name, *(word for each in options for word in ("-c", each)))
     cli("queue", "put", name, "low")
-    cli("queue", "put", name, "high", "--priority", "9", "--group", "g")
+    cli("queue", "put", name, "high", "--priority", "9")
     cli("queue", "put", name, "later", "--delay", "3600", "--expires", "7200")
     first = cli("queue", "put", name, "once", "--id", "17", "--json").document["offsets"]
     assert cli("queue", "put", name, "twice", "--id", "17", "--json").document["offsets"] == first
@@ -188,6 +188,9 @@ def test_queues_are_listed(cli: Cli, queue: str) -> None:
         (("put", "{queue}", "a", "b", "--id", "1"), 2, "one message"),
         (("put", "{queue}", "a", "-H", "kafkaesque.group=b"), 2, "--group"),
         (("put", "{queue}", "a", "--priority", "32"), 2, "31"),
+        (("put", "{queue}", "a", "--priority", "3"), 2, "set its option max.priority"),
+        (("put", "{queue}", "a", "--group", "g"), 2, "set its option ordered.groups"),
+        (("put", "{queue}", "a", "--id", "7"), 2, "set its option deduplication.ms"),
         (("get", "{queue}", "--wait", "nan"), 2, "nan"),
         (("redrive", "{queue}", "--to", "{queue}"), 2, "already"),
         (("redrive", "{queue}", "--to", "none"), 1, "queue none does not exist"),

@@ -51,6 +51,10 @@ class Up:
             "0",
             "--amqp-port",
             "0",
+            "--mqtt-port",
+            "0",
+            "--nats-port",
+            "0",
             "--websocket-port",
             "0",
         ]

@@ -54,6 +54,8 @@ HEAVY = (
     "google.protobuf",
     "jsonschema",
     "kafkaesque.gateway.amqp.gateway",
+    "kafkaesque.gateway.mqtt.gateway",
+    "kafkaesque.gateway.nats.gateway",
     "kafkaesque.protocols.amqp.methods",
     "kafkaesque.runtime.tls_handshakes",
     "kafkaesque.server.certificate_watch",

@@ -166,10 +166,10 @@ def test_a_broker_is_drained_stopped_and_removed(
     assert {"drained-1", "drained-2"} <= {each["partition"] for each in planned}
     told = run(cluster, "cluster", "remove", "4", code=1)
     assert "is a controller" in told
-    run(cluster, "queue", "create", "stays", "--replication-factor", "4")
+    run(cluster, "queue", "create", "wide", "--replication-factor", "4")
     told = run(cluster, "cluster", "drain", "4", code=1)
-    assert "broker 4 still has replicas of 1 queue, which cannot be moved yet: stays\n" in told
-    run(cluster, "queue", "delete", "stays", "--yes")
+    assert "broker 4 cannot be drained: queue wide-0 has 4 replica(s)" in told
+    run(cluster, "queue", "delete", "wide", "--yes")
     assert "holds no replicas any more" in run(cluster, "cluster", "drain", "4")
     eventually(lambda: not holds_any(admin, 4), "all know that broker 4 holds nothing")
     assert len(read(cluster, "drained", 300)) == 300

@@ -47,18 +47,19 @@ class SecureUp(Up):
 
     def __init__(self, data: Path, first_port: int = 0, *more: str, brokers: int = BROKERS) -> None:
         # Each protocol's ports come after the ones of the protocol before.
-        self.first_port = first_port or free_stretch(7 * brokers)
+        self.first_port = first_port or free_stretch(8 * brokers)
         self.text_port = self.first_port + 2 * brokers
         self.admin_port = self.first_port + 3 * brokers
         self.sqs_port = self.first_port + 4 * brokers
         self.amqp_port = self.first_port + 5 * brokers
         self.registry_port = self.first_port + 6 * brokers
+        self.mqtt_port = self.first_port + 7 * brokers
         self.data = data
         words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
         words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + brokers)]
         words += ["--text-port", str(self.text_port), "--admin-port", str(self.admin_port)]
         words += ["--sqs-port", str(self.sqs_port), "--amqp-port", str(self.amqp_port)]
-        words += ["--registry-port", str(self.registry_port)]
+        words += ["--registry-port", str(self.registry_port), "--mqtt-port", str(self.mqtt_port)]
         self.bootstrap = f"127.0.0.1:{self.first_port}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -416,7 +417,7 @@ def test_tools_in_java_use_a_token_of_the_administrator(up: SecureUp, tmp_path: 
 
 
 def test_the_code_is_shown_to_who_makes_the_cluster(tmp_path: Path) -> None:
-    ports = [str(each) for each in unused_ports(7)]
+    ports = [str(each) for each in unused_ports(8)]
     names = (
         "--port",
         "--peer-port",
@@ -425,6 +426,7 @@ def test_the_code_is_shown_to_who_makes_the_cluster(tmp_path: Path) -> None:
         "--sqs-port",
         "--amqp-port",
         "--registry-port",
+        "--mqtt-port",
     )
     words = [*KAFKAESQUE, "up", "--secure", "--brokers", "1", "--data", str(tmp_path / "data")]
     words += [word for pair in zip(names, ports, strict=True) for word in pair]

@@ -9,11 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.routing.interest import InterestNews, OwnInterest, PeerInterest
+from kafkaesque.model.errors import InvariantBroken, OverBound
+from kafkaesque.routing import interest
+from kafkaesque.routing.interest import InterestNews, OwnInterest, PeerInterest, Wanted
 from kafkaesque.routing.names import AMQP, MQTT, NameFilter, key_of_levels
 
 BROKER, TOLD_MAX = 7, 3
+GROUPS = ("", "", "g", "h")
 NAMES = [
     tuple(levels)
     for levels in ("a", "b", "ab", "ba", "aa", "abc", "aab", "bab", ("$s", "a"), ("$s",))
@@ -35,18 +37,19 @@ class InterestMachine(RuleBasedStateMachine):
         #: What the other broker was sent over this link.
         self.sent: int | None = None
         #: Subscriptions, with the numbers that they wait for.
-        self.subscriptions: list[tuple[NameFilter, int]] = []
+        self.subscriptions: list[tuple[Wanted, int]] = []
 
-    @rule(name_filter=st.sampled_from(FILTERS))
-    def subscribe(self, name_filter: NameFilter) -> None:
-        self.subscriptions.append((name_filter, self.own.add(name_filter)))
+    @rule(name_filter=st.sampled_from(FILTERS), group=st.sampled_from(GROUPS))
+    def subscribe(self, name_filter: NameFilter, group: str = "") -> None:
+        wanted = Wanted(name_filter, group)
+        self.subscriptions.append((wanted, self.own.add(name_filter, group)))
 
     @precondition(lambda self: self.subscriptions)
     @rule(data=st.data())
     def unsubscribe(self, data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(self.subscriptions) - 1))
-        name_filter, _ = self.subscriptions.pop(at)
-        self.own.remove(name_filter)
+        wanted, _ = self.subscriptions.pop(at)
+        self.own.remove(wanted.name_filter, wanted.group)
 
     @rule()
     def narrow(self) -> None:
@@ -89,25 +92,32 @@ class InterestMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_told_has_a_bound(self) -> None:
-        assert len(self.own._told) <= TOLD_MAX
+        assert sum(not each.group for each in self.own._told) <= TOLD_MAX
 
     @invariant()
     def what_is_confirmed_is_wanted(self) -> None:
         confirmed = self.own.confirmed((1,))
-        for name_filter, number in self.subscriptions:
+        for wanted, number in self.subscriptions:
             if number > confirmed:
                 continue
             for name in NAMES:
-                if name_filter.matches(name):
-                    assert list(self.peer.wanted_by(key_of_levels(name))) == [BROKER]
+                if not wanted.name_filter.matches(name):
+                    continue
+                key = key_of_levels(name)
+                if wanted.group:
+                    assert self.peer.groups(key)[wanted.group] == [BROKER]
+                else:
+                    assert list(self.peer.wanted_by(key)) == [BROKER]
 
     @invariant()
     def when_all_is_heard_no_more_is_wanted_than_is_told(self) -> None:
         if self.link or self.sent != self.own.number:
             return
         for name in NAMES:
-            is_told = any(each.matches(name) for each in self.own._told)
-            assert bool(self.peer.wanted_by(key_of_levels(name))) == is_told
+            key = key_of_levels(name)
+            told = [each for each in self.own._told if each.name_filter.matches(name)]
+            assert bool(self.peer.wanted_by(key)) == any(not each.group for each in told)
+            assert set(self.peer.groups(key)) == {each.group for each in told if each.group}
 
 
 InterestMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
@@ -129,11 +139,11 @@ def test_few_filters_are_told_as_they_are_again() -> None:
     own = OwnInterest(2)
     for each in FILTERS[:4]:
         own.add(each)
-    assert set(own._told) != set(FILTERS[:4])
+    assert set(own._told) != {Wanted(each) for each in FILTERS[:4]}
     for each in FILTERS[:2]:
         own.remove(each)
     own.narrow()
-    assert set(own._told) == set(FILTERS[2:4])
+    assert set(own._told) == {Wanted(each) for each in FILTERS[2:4]}
 
 
 def test_a_gap_is_noticed_and_repeats_change_nothing() -> None:
@@ -158,3 +168,41 @@ def test_a_gap_is_noticed_and_repeats_change_nothing() -> None:
 def test_what_nobody_has_added_cannot_be_removed() -> None:
     with pytest.raises(InvariantBroken):
         OwnInterest().remove(FILTERS[0])
+
+
+def test_filters_of_groups_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interest, "GROUPED_FILTERS_MAX", 2)
+    own = OwnInterest(2)
+    for each in FILTERS[:2]:
+        own.add(each, "g")
+        own.add(each)
+    with pytest.raises(OverBound):
+        own.add(FILTERS[2], "g")
+    assert own.add(FILTERS[0], "g") == 1
+    own.remove(FILTERS[1], "g")
+    own.add(FILTERS[2], "h")
+    assert {each for each in own._told if each.group} == {
+        Wanted(FILTERS[0], "g"),
+        Wanted(FILTERS[2], "h"),
+    }
+
+
+def test_a_broker_has_a_group_until_the_last_of_its_filters_is_gone() -> None:
+    own, peer = OwnInterest(), PeerInterest()
+    own.add(FILTERS[0], "g")
+    own.add(FILTERS[2], "g")
+    own.add(FILTERS[0], "h")
+    for news in own.news_since(None):
+        peer.apply(BROKER, news)
+        peer.apply(3, news)
+    key = key_of_levels(("a",))
+    assert peer.groups(key) == {"g": [BROKER, 3], "h": [BROKER, 3]}
+    peer.forget(3)
+    number = own.number
+    own.remove(FILTERS[0], "g")
+    for news in own.news_since(number):
+        peer.apply(BROKER, news)
+    assert peer.groups(key) == {"h": [BROKER]}
+    assert peer.groups(key_of_levels(("a", "b"))) == {"g": [BROKER]}
+    assert peer.knows(BROKER)
+    assert not peer.knows(3)

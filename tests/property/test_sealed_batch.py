@@ -33,6 +33,7 @@ from kafkaesque.model.sealed_batch import (
     BatchSealer,
     is_sealed,
     key_version,
+    told_by,
 )
 
 TOPIC = bytes(range(16))
@@ -91,6 +92,32 @@ def test_what_is_opened_is_what_was_sealed(
     plain = read_batch_header(batch)
     changed = ("batch_length", "crc", "attributes")
     assert header._replace(**{name: getattr(plain, name) for name in changed}) == plain
+
+
+@given(records, options, st.binary(min_size=1, max_size=300))
+def test_what_it_tells_can_be_read_without_a_key(
+    made: list[Record], chosen: BatchOptions, told: bytes
+) -> None:
+    batch = batch_of(made, chosen, 40)
+    hidden, header = BatchSealer(KEYS, SALT).seal(batch, read_batch_header(batch), told)
+    assert len(hidden) == len(batch) + SEAL_BYTES + 4 + len(told)
+    assert header == read_batch_header(hidden)
+    assert told_by(hidden, header) == told
+    assert BatchOpener(KEYS).open(hidden, header) == batch
+    silent, its_header = sealed(batch)
+    both = hidden + silent
+    found = scan_batches(both).batches
+    assert BatchOpener(KEYS).open_all(both, found, bytearray) == batch * 2
+    assert told_by(silent, its_header) == b""
+
+
+@given(st.data())
+def test_what_it_tells_is_authenticated(data: st.DataObject) -> None:
+    hidden, _ = BatchSealer(KEYS, SALT).seal(PLAIN, read_batch_header(PLAIN), b"something told")
+    place = data.draw(st.integers(HEADER_BYTES, len(hidden) - 1), label="place")
+    hidden[place] ^= data.draw(st.integers(1, 255), label="change")
+    with pytest.raises((SealDamaged, KeyShredded)):
+        BatchOpener(KEYS).open(hidden, read_batch_header(hidden))
 
 
 @pytest.mark.parametrize("tested", KERNELS)

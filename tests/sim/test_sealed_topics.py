@@ -53,8 +53,8 @@ class Writes:
                 self.readable_within.append(file.path)
             return write_at(file, position, buffers)
 
-        def sealed(sealer: BatchSealer, batch: Buffer, header: object) -> object:
-            made = seal(sealer, batch, header)  # type: ignore[arg-type]
+        def sealed(sealer: BatchSealer, batch: Buffer, header: object, told: bytes = b"") -> object:
+            made = seal(sealer, batch, header, told)  # type: ignore[arg-type]
             prefix = bytes(made[0][HEADER_BYTES : HEADER_BYTES + 29])
             name = sealer._keys.topic_id + bytes([sealer._keys.partition]) + prefix
             self.is_repeated |= name in self.nonces

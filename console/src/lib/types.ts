@@ -1,5 +1,31 @@
 // Written by codegen/api_pages.py from src/kafkaesque/admin/api: never edit.
 
+/** A new access key; the secret cannot be asked for again. */
+export interface AccessKeyView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  access_key_id: string;
+  secret: string;
+}
+
+/** A binding that begins at the exchange of the path. */
+export interface BindingBody {
+  to: "exchange" | "queue" | "topic";
+  destination: string;
+  key?: string;
+  arguments?: string;
+}
+
+/** A binding; all of it is what it is known by. */
+export interface BindingView {
+  source: string;
+  to: "exchange" | "queue" | "topic";
+  destination: string;
+  key: string;
+  arguments: string;
+}
+
 /** A registered broker. */
 export interface Broker {
   id: number;
@@ -66,6 +92,22 @@ export interface BrokerView {
   seen_by: number;
   sources: Origin[];
   broker: Broker;
+}
+
+/** Names that certificates log in as, and the listeners of the broker that answers. */
+export interface CertificateList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  names: CertificateUser[];
+  listeners: TlsListener[];
+}
+
+/** A name that a certificate may have, and the user that it proves. */
+export interface CertificateUser {
+  name: string;
+  user: string;
+  expires_at: number | null;
 }
 
 /** What was done, or would be. */
@@ -191,6 +233,52 @@ export interface Endpoint {
   address: string;
 }
 
+/** Exchanges. */
+export interface ExchangeList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: ExchangeRow[];
+}
+
+/** An exchange in a list. */
+export interface ExchangeRow {
+  vhost: string;
+  name: string;
+  type: string;
+  is_auto_delete: boolean;
+  is_internal: boolean;
+  is_built_in: boolean;
+  alternate: string | null;
+  arguments: string;
+  bindings: number;
+}
+
+/** An exchange, and what leads from it and to it, as far as the client may see it. */
+export interface ExchangeView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  exchange: ExchangeRow;
+  bindings_from: BindingView[];
+  from_total: number;
+  bindings_to: BindingView[];
+  to_total: number;
+}
+
+/** Who may do something, and because of what; nobody else may. */
+export interface Explanation {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  grants: ShownGrant[];
+  is_allowed: boolean | null;
+  because: string;
+  command: string;
+}
+
 /** One thing that is wrong; the names of checks are those of `kafkaesque doctor`. */
 export interface Finding {
   check: string;
@@ -258,7 +346,7 @@ export interface Header {
   value: Content;
 }
 
-/** All versions of all topics' keys, by topic and version. */
+/** All versions of all keys, by topic and version, then by queue and version. */
 export interface KeyList {
   as_of: number;
   seen_by: number;
@@ -266,9 +354,11 @@ export interface KeyList {
   keys: KeyView[];
 }
 
-/** A version of an encrypted topic's key, as it is wrapped. */
+/** A version of the key of an encrypted topic or queue, as it is wrapped. */
 export interface KeyView {
   topic: string;
+  queue: string;
+  vhost: string;
   version: number;
   seals: boolean;
   keeper: string;
@@ -353,6 +443,16 @@ export interface MessagePage {
   positions: Position[];
 }
 
+/** An exchange to be declared. */
+export interface NewExchange {
+  name: string;
+  vhost?: string;
+  type?: string;
+  is_auto_delete?: boolean;
+  is_internal?: boolean;
+  arguments?: string;
+}
+
 /** A header of a message. */
 export interface NewHeader {
   name: string;
@@ -376,12 +476,36 @@ export interface NewQueue {
   options?: Record<string, string>;
 }
 
+/** A role to be created, or described otherwise. */
+export interface NewRole {
+  name: string;
+  description?: string;
+}
+
+/** Rules to be added: one for each operation. */
+export interface NewRule {
+  principal: string;
+  operations: string[];
+  resource_type: string;
+  pattern?: "any" | "literal" | "prefix";
+  name?: string;
+  effect?: "allow" | "deny";
+  host?: string;
+}
+
 /** A topic to be created; what is not given is the brokers' default. */
 export interface NewTopic {
   name: string;
   partitions?: number | null;
   replication_factor?: number | null;
   options?: Record<string, string>;
+}
+
+/** A user to be created, or one that gets another password. */
+export interface NewUser {
+  name: string;
+  password: string;
+  replace?: boolean;
 }
 
 /** Options to be changed; null sets one back to its default. */
@@ -570,6 +694,85 @@ export interface Redrive {
   stop?: boolean;
 }
 
+/** Roles. */
+export interface RoleList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: ShownRole[];
+}
+
+/** A message that is not published: where would it go? */
+export interface RouteQuestion {
+  key?: string;
+  headers?: Record<string, string>;
+  body?: string;
+}
+
+/** Where a message would go; nowhere, if all lists are empty: nobody would have it. */
+export interface RouteView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  queues: string[];
+  topics: string[];
+  delayed_queues: string[];
+  delay_ms: number;
+}
+
+/** What was done, or would be, and what there is now that the rules are for. */
+export interface RuleChange {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  is_dry_run: boolean;
+  what: string;
+  command: string;
+  matches: string[] | null;
+  match_total: number;
+}
+
+/** Rules. */
+export interface RuleList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: RuleRow[];
+}
+
+/** A rule. */
+export interface RuleRow {
+  id: number;
+  effect: string;
+  principal: string;
+  operation: string;
+  resource_type: string;
+  pattern: "any" | "literal" | "prefix";
+  name: string;
+  host: string;
+}
+
+/** A version that a schema refers to. */
+export interface SchemaReference {
+  name: string;
+  subject: string;
+  version: number;
+}
+
+/** A version of a subject. */
+export interface SchemaVersion {
+  version: number;
+  id: number;
+  type: string;
+  schema: string;
+  references: SchemaReference[];
+  referenced_by: number;
+}
+
 /** Which messages are searched for; all that is given has to hold. */
 export interface SearchFilter {
   contains?: string;
@@ -638,6 +841,75 @@ export interface SessionView {
   user: string | null;
   expires_at: number | null;
   token: string | null;
+}
+
+/** A credential, without what it checks. */
+export interface ShownCredential {
+  kind: string;
+  mechanism: string;
+  expires_ms: number;
+  networks: string[];
+  is_disabled: boolean;
+  access_key_id: string;
+}
+
+/** That somebody may do it, and because of what. */
+export interface ShownGrant {
+  principal: string;
+  rule: string;
+  but_for: string[];
+}
+
+/** A role. */
+export interface ShownRole {
+  name: string;
+  description: string;
+  users: string[];
+  rules: number;
+}
+
+/** Subjects that the client may see. */
+export interface SubjectList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: SubjectRow[];
+  is_current: boolean;
+}
+
+/** A subject in a list. */
+export interface SubjectRow {
+  name: string;
+  type: string;
+  version: number;
+  id: number;
+  versions: number;
+  compatibility: string;
+}
+
+/** A subject, with its versions, the newest first; at most 100 of `version_total`. */
+export interface SubjectView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  name: string;
+  compatibility: string;
+  mode: string;
+  versions: SchemaVersion[];
+  version_total: number;
+  is_current: boolean;
+}
+
+/** A listener of the broker that answers. */
+export interface TlsListener {
+  protocol: string;
+  name: string;
+  advertised: string;
+  has_tls: boolean;
+  access: string;
+  log_in_by: string;
 }
 
 /** A topic in a list. */
@@ -742,6 +1014,54 @@ export interface TransactionList {
   total: number;
   next: string | null;
   items: Transaction[];
+}
+
+/** What is to change of a user; null stays. */
+export interface UserChanges {
+  is_disabled?: boolean | null;
+  add_roles?: string[];
+  remove_roles?: string[];
+  expires_at?: number | null;
+  networks?: string[] | null;
+}
+
+/** Users. */
+export interface UserList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: UserRow[];
+  super_users: string[];
+}
+
+/** A user. */
+export interface UserRow {
+  name: string;
+  kind: string;
+  roles: string[];
+  is_disabled: boolean;
+  is_super: boolean;
+  credentials: ShownCredential[];
+  sessions: number;
+}
+
+/** Virtual hosts. */
+export interface VhostList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: VhostRow[];
+}
+
+/** A virtual host. */
+export interface VhostRow {
+  name: string;
+  exchanges: number;
+  queues: number;
 }
 
 /** The chain, in the order of the way. */

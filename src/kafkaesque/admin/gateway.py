@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkaesque import __version__
 from kafkaesque.access.authentication import Success
-from kafkaesque.access.operations import Operation
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.api import Api
 from kafkaesque.admin.api.calls import problem
 from kafkaesque.admin.api.router import ROOT
@@ -21,6 +21,7 @@ from kafkaesque.admin.members import answer_members
 from kafkaesque.admin.metrics import MetricsPage
 from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.admin.process_facts import ProcessFacts, read_process_facts
+from kafkaesque.admin.rabbitmq.api import RabbitMqApi
 from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.admin.series import Sampler
@@ -82,6 +83,7 @@ class AdminGateway(Gateway):
             visitors=self.visitors,
             report=self._failures.say,
         )
+        self.rabbitmq: Final = RabbitMqApi(self.api.context)
         self._handlers: dict[str, Handler] = {
             "/metrics": metrics.answer,
             "/health/live": lambda _, respond: respond(answer_live(doors)),
@@ -127,12 +129,20 @@ class AdminGateway(Gateway):
 
     def body_bytes_max(self, caller: Caller, head: Request) -> int:
         """Return how long a request's body may be; 0: it may have none."""
+        if self.rabbitmq.has(head.path):
+            return self._rabbitmq_body_bytes_max(caller, head)
         if not self.api.router.takes_body(head.method, head.path):
             return 0
         if caller.access is AccessMode.REQUIRED:
             found = self.visitors.check_token(caller, head.headers)
             return BODY_BYTES_MAX if isinstance(found, Success) else LOGIN_BYTES_MAX
         return BODY_BYTES_MAX
+
+    def _rabbitmq_body_bytes_max(self, caller: Caller, head: Request) -> int:
+        if not self.rabbitmq.takes_body(head.method):
+            return 0
+        is_stranger = caller.access is AccessMode.REQUIRED and "authorization" not in head.headers
+        return LOGIN_BYTES_MAX if is_stranger else BODY_BYTES_MAX
 
     def handle(self, caller: AdminConnection, request: Request, respond: Respond) -> None:
         """Have a request answered, once."""
@@ -148,12 +158,11 @@ class AdminGateway(Gateway):
 
     def _admit(self, caller: AdminConnection, request: Request, respond: Respond) -> None:
         """Keep out what pages of others send; then find out who asks."""
-        is_api = _is_api(request)
         if request.path not in ANY_HOST:
             reason = why_refused(
                 request.headers,
                 self._names(),
-                is_change=is_api and self.api.router.is_change(request),
+                is_change=self._is_change(request),
                 is_page=self._page(request) is not None,
             )
             if reason is not None:
@@ -174,6 +183,8 @@ class AdminGateway(Gateway):
         page = self._page(request)
         if _is_api(request):
             self.api.router.handle(request, respond)
+        elif self.rabbitmq.has(request.path):
+            self.rabbitmq.handle(request, respond)
         elif request.method not in ("GET", "HEAD"):
             answer = text_answer(405, "only GET and HEAD are understood here")
             respond(replace(answer, headers={"Allow": "GET, HEAD"}))
@@ -198,16 +209,22 @@ class AdminGateway(Gateway):
             handler(request, respond)
         elif has_short_answer:
             handler(request, lambda answer: respond(_in_short(answer, request)))
-        elif visitor.is_stranger:
+        elif visitor.is_stranger or rights is None:
             respond(problem(401, "NotLoggedIn", "log in first"))
         else:
-            respond(problem(403, "Forbidden", "no rule allows Describe on the cluster"))
+            words = rights.refusal(needed, ResourceType.CLUSTER, CLUSTER_NAME)
+            respond(problem(403, "Forbidden", words))
 
     def _page(self, request: Request) -> Answer | None:
         """Return the file for browsers that is asked for, if nothing else is at its path."""
         if self._pages is None or request.path in self._handlers:
             return None
         return self._pages.find(request)
+
+    def _is_change(self, request: Request) -> bool:
+        if self.rabbitmq.has(request.path):
+            return self.rabbitmq.is_change(request)
+        return _is_api(request) and self.api.router.is_change(request)
 
     def _names(self) -> set[str]:
         return names_of(self.doors.configuration.file.listeners, ADMIN)

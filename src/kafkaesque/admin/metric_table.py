@@ -343,6 +343,19 @@ QUEUES_DROPPED = _counter(
     "reason",
 )
 
+LIVE_SUBSCRIPTIONS = _gauge(
+    "live_subscriptions", "Subscriptions of MQTT, NATS and STOMP on this broker that are live."
+)
+LIVE_PUBLISHED = _counter(
+    "live_published", "Messages published through this broker that live subscribers may want."
+)
+LIVE_GIVEN = _counter("live_given", "Copies of messages given to live subscribers on this broker.")
+LIVE_DROPPED = _counter(
+    "live_dropped",
+    "Messages that live subscribers may have wanted and did not get, because too many waited or a "
+    "broker could not be reached.",
+)
+
 _ONE_QUEUE = ("vhost", "queue", "partition")
 QUEUE_READY = _gauge("queue_ready_messages", "Messages that can be taken.", *_ONE_QUEUE)
 QUEUE_DELAYED = _gauge("queue_delayed_messages", "Messages that wait for their time.", *_ONE_QUEUE)
@@ -546,6 +559,10 @@ SECTIONS = (
             QUEUES_REDRIVEN,
             QUEUES_DROPPED,
         ),
+    ),
+    Section(
+        title="Live messages",
+        metrics=(LIVE_SUBSCRIPTIONS, LIVE_PUBLISHED, LIVE_GIVEN, LIVE_DROPPED),
     ),
     Section(
         title="Single queues: those led here with the oldest messages, and requested ones",

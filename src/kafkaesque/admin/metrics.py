@@ -69,6 +69,7 @@ class MetricsPage:
             self._write_storage(sheet, census)
             self._write_groups(sheet, census)
             write_queues(sheet, self._doors, census.queues)
+            self._write_live(sheet)
             asked = self._asked_queues(request)
             write_single_queues(sheet, self._doors, [*census.queues.oldest, *asked])
             self._write_process(sheet)
@@ -84,6 +85,13 @@ class MetricsPage:
             for name in request.query.get("queue", ())
             for found in self._doors.queues.led_of(QueueName(vhost, name))
         ]
+
+    def _write_live(self, sheet: Sheet) -> None:
+        tally = self._doors.live.tally()
+        sheet.add(table.LIVE_SUBSCRIPTIONS, tally.subscriptions)
+        sheet.add(table.LIVE_PUBLISHED, tally.published)
+        sheet.add(table.LIVE_GIVEN, tally.given)
+        sheet.add(table.LIVE_DROPPED, tally.dropped)
 
     def _write_broker(self, sheet: Sheet) -> None:
         doors = self._doors

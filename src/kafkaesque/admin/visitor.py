@@ -18,6 +18,9 @@ class MayDo(Protocol):
     def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Tell the same of what nobody has asked for: no refusal is audited."""
 
+    def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        """Return what is said where something may not be done."""
+
     def may_cluster(self, operation: Operation) -> bool:
         """Whether something may be done to the cluster as a whole."""
 

@@ -215,6 +215,7 @@ class Broker(BrokerParts):
         now_ms = self.env.clock.now_ms()
         self.partitions.on_sweep(now_ms)
         self.queue_hosts.on_sweep(now_ms)
+        self.live_hub.on_sweep(now_ms)
         self.leader_reports.on_sweep()
         self.replica_mover.on_sweep()
         self.log_starts.on_sweep(now_ms)

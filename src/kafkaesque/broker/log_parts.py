@@ -14,6 +14,8 @@ from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import Queues
 from kafkaesque.broker.link_parts import LinkParts
+from kafkaesque.broker.live.hub import LiveHub
+from kafkaesque.broker.live.retained_log import RetainedLog
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
@@ -146,6 +148,19 @@ class LogParts(LinkParts):
             coordinators=self.group_coordinators,
         )
         self._make_queues()
+        self.live_hub = LiveHub(
+            clock=self.env.clock,
+            peers=self.peers,
+            caller=self.caller,
+            timings=self.config.timings,
+        )
+        self.retained = RetainedLog(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            log=self.forwarder,
+            options=self.options,
+        )
         #: All kinds of tables that live in partitions of a topic of their own.
         self.tables = (
             RegisteredTables(

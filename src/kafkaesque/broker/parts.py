@@ -14,6 +14,7 @@ from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.live import Live
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
@@ -231,6 +232,7 @@ class BrokerParts(LogParts):
             parts=self.part_desk,
             tables=self.tables,
             queues=self.queue_hosts,
+            live=self.live_hub,
         )
         self.peers.events = PeerFollower(
             node=self.node,
@@ -241,12 +243,20 @@ class BrokerParts(LogParts):
             leaders=self.leaders,
             leader_reports=self.leader_reports,
             leader_waits=self.leader_waits,
+            live=self.live_hub,
             desk=desk,
             report=self.reports.info,
         )
 
     def _make_doors(self) -> Doors:
-        config, options = self.config, self.options
+        config, options, hub = self.config, self.options, self.live_hub
+        exchanges = Exchanges(
+            env=self.env,
+            cluster=self.cluster,
+            queues=self.queues,
+            publishing=self.publishing,
+            hub=hub,
+        )
         return Doors(
             clock=self.env.clock,
             dice=self.env.dice,
@@ -282,9 +292,8 @@ class BrokerParts(LogParts):
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
             queues=self.queues,
-            exchanges=Exchanges(
-                env=self.env, cluster=self.cluster, queues=self.queues, publishing=self.publishing
-            ),
+            exchanges=exchanges,
+            live=Live(node=self.node, hub=hub, exchanges=exchanges, retained=self.retained),
             access=self._make_access(),
             keys=self.topic_keys,
             schemas=self.schemas,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from kafkaesque.broker.joining.gossip_driver import GossipDriver
+from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.peers.messages import LeaderReport, PeerAnswer
 from kafkaesque.broker.replication.leader_reports import LeaderReports
@@ -33,6 +34,7 @@ class PeerFollower:
         leaders: LeadersTable,
         leader_reports: LeaderReports,
         leader_waits: LeaderWaits,
+        live: LiveHub,
         desk: RequestDesk,
         report: Report,
     ) -> None:
@@ -44,6 +46,7 @@ class PeerFollower:
         self._leaders = leaders
         self._leader_reports = leader_reports
         self._leader_waits = leader_waits
+        self._live = live
         self._desk = desk
         self._report = report
 
@@ -68,6 +71,7 @@ class PeerFollower:
         self._leaders.hear(node, restarted=restarted)
         self._leader_waits.check()
         self._driver.on_peer_seen(node, restarted=restarted)
+        self._live.on_peer_changed()
 
     def on_peer_lost(self, node: NodeId) -> None:
         """See `PeerEvents`."""
@@ -75,6 +79,7 @@ class PeerFollower:
         self._report(LogLine("broker.left", sentence, peer=node))
         self._leaders.silence(node)
         self._driver.on_peer_lost(node)
+        self._live.on_peer_changed()
 
     def on_peer_doubted(self, node: NodeId) -> None:
         """See `PeerEvents`."""
@@ -92,3 +97,4 @@ class PeerFollower:
     def on_link_up(self, node: NodeId) -> None:
         """See `PeerEvents`."""
         self._leader_reports.on_link_up(node)
+        self._live.on_link_up(node)

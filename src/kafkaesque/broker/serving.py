@@ -7,6 +7,7 @@ from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
+from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.hosts import QueueHosts
 from kafkaesque.broker.replication.raft_driver import RaftDriver
@@ -43,6 +44,7 @@ def register_servers(
     parts: PartDesk,
     tables: Sequence[RegisteredTables],
     queues: QueueHosts,
+    live: LiveHub,
 ) -> None:
     """Register the servers of all requests that there are."""
 
@@ -63,6 +65,7 @@ def register_servers(
     desk.register(ForwardFetch, lambda _, request, done: forwarder.serve_fetch(request, done))
     for request in get_args(AnyQueueRequest):
         desk.register(request, lambda _, each, done: queues.serve(each, done))
+    live.register(desk)
     for kind in tables:
         for register in kind.servers:
             register(desk)

@@ -32,6 +32,7 @@ from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.properties import Properties, read_properties
 from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, StoredMessage, read_stored
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timestamp
+from kafkaesque.protocols.mqtt.stored_message import NOTE_MQTT, STORED_MQTT
 
 #: Property of AMQP -> header: texts that stay as they are.
 TEXTS: Final[Mapping[str, str]] = {
@@ -49,8 +50,9 @@ EXPIRES_AT: Final = "expires-at"
 TIMESTAMP: Final = "timestamp"
 _BY_HEADER: Final = {header: name for name, header in TEXTS.items()}
 _OCTET_MAX: Final = 255
+_OF_MQTT: Final = frozenset((STORED_MQTT, NOTE_MQTT))
 #: What protocols keep for themselves, and nobody else is shown.
-_KEPT: Final = frozenset((STORED_AMQP, "sqs.message"))
+KEPT: Final = _OF_MQTT | {STORED_AMQP, "sqs.message"}
 
 
 def stored_of(headers: Headers) -> StoredMessage | None:
@@ -65,7 +67,7 @@ def shown_headers(headers: Headers) -> Headers:
     """Return a record's headers as other protocols than the publisher's see them."""
     stored = stored_of(headers)
     if stored is None:
-        return headers
+        return tuple(each for each in headers if each[0] not in _OF_MQTT)
     try:
         properties = read_properties(stored.properties)
     except AmqpError:
@@ -97,7 +99,7 @@ def said_of(properties: Properties) -> list[tuple[str, bytes | None]]:
         said.append((TIMESTAMP, b"%d" % (1000 * properties.timestamp)))
     for name, field in (properties.headers or {}).items():
         # A header of a name that brokers use would say something else to them.
-        if not name.startswith(PREFIX) and name not in _KEPT:
+        if not name.startswith(PREFIX) and name not in KEPT:
             said.append((name, _bytes_of(field)))
     return said
 
@@ -134,6 +136,11 @@ def plain(value: object) -> object:
             return value
 
 
+def plain_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return arguments of a declaration as JSON can have them."""
+    return {name: plain(value) for name, value in arguments.items()}
+
+
 def properties_of(headers: Headers, now_ms: int) -> Properties:
     """Return the properties of AMQP that a record's headers stand for."""
     texts: dict[str, str] = {}
@@ -143,7 +150,7 @@ def properties_of(headers: Headers, now_ms: int) -> Properties:
     expiration: str | None = None
     for name, value in headers:
         number = _number(value)
-        if name in _KEPT or name.startswith(PREFIX):
+        if name in KEPT or name.startswith(PREFIX):
             continue
         if name in _BY_HEADER and _is_short(value):
             texts.setdefault(_BY_HEADER[name], (value or b"").decode("utf-8", "surrogateescape"))

@@ -9,6 +9,7 @@ from kafkaesque.access.authorized_operations import authorized_operations
 from kafkaesque.access.decisions import Decision
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.principals import Principal
+from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 
@@ -41,6 +42,12 @@ class Rights:
         """Tell the same of what nobody has asked for, or what something else may allow as well."""
         judge = self._access.judge
         return judge.decide(self.principal, self.host, operation, resource_type, name).allowed
+
+    def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        """Return what a client is told that may not do something; see `refusal_words`."""
+        judge = self._access.judge
+        decision = judge.decide(self.principal, self.host, operation, resource_type, name)
+        return refusal_words(decision, operation, resource_type, name)
 
     def may_cluster(self, operation: Operation) -> bool:
         """Whether something that was asked for may be done to the cluster as a whole; see `may`."""

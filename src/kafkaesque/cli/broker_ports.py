@@ -30,6 +30,8 @@ class BrokerPorts:
     admin: int = 0
     sqs: int = 0
     amqp: int = 0
+    mqtt: int = 0
+    nats: int = 0
     registry: int = 0
     stomp: int = 0
     websocket: int = 0

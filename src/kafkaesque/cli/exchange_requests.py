@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from kafkaesque.cli.exit_codes import FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import refused
 from kafkaesque.cli.troubles import CLOSED
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
@@ -28,17 +29,12 @@ QUEUE, EXCHANGE, TOPIC = 0, 1, 2
 #: What destinations are called, by their numbers.
 KINDS: Final = ("queue", "exchange", "topic")
 _VERSION: Final = 0
-_RULES: Final = ("as an administrator: kafkaesque rule list", FAILED)
 _SENTENCES: Final[Mapping[int, tuple[str, int]]] = {
     ErrorCode.INVALID_REQUEST: ("", WRONG_USAGE),
     ErrorCode.UNKNOWN_VHOST: ("kafkaesque vhost list", FAILED),
     ErrorCode.UNKNOWN_EXCHANGE: ("kafkaesque exchange list", FAILED),
     ErrorCode.UNKNOWN_QUEUE: ("kafkaesque queue list", FAILED),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("kafkaesque topic list", FAILED),
-    ErrorCode.EXCHANGE_AUTHORIZATION_FAILED: _RULES,
-    ErrorCode.VHOST_AUTHORIZATION_FAILED: _RULES,
-    ErrorCode.QUEUE_AUTHORIZATION_FAILED: _RULES,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _RULES,
     ErrorCode.REQUEST_TIMED_OUT: ("kafkaesque doctor", FAILED),
     ErrorCode.NOT_CONTROLLER: ("kafkaesque doctor", FAILED),
 }
@@ -86,6 +82,8 @@ def _ask(bootstrap: str, api_key: ApiKey, request: Message) -> Any:
             exit_code=UNREACHABLE,
         ) from None
     if answer.error_code:
+        if (missing := refused(answer.error_message, bootstrap)) is not None:
+            raise missing
         hint, exit_code = _SENTENCES.get(answer.error_code, ("", FAILED))
         raise CommandFailed(_words(answer), hint=hint, exit_code=exit_code)
     return answer

@@ -405,6 +405,8 @@ class LocalCluster:
             "kafka.port": ports.kafka,
             "sqs.port": ports.sqs,
             "amqp.port": ports.amqp,
+            "mqtt.port": ports.mqtt,
+            "nats.port": ports.nats,
             "stomp.port": ports.stomp,
             "websocket.port": ports.websocket,
             "peer.port": ports.peer,

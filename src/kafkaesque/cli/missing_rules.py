@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
+from kafkaesque.access.refusal_words import read_refusal
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.log_in import find_log_in
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -82,6 +83,22 @@ def check_rule(code: int, bootstrap: str, *rights: Right) -> None:
     missing = missing_rule(code, bootstrap, *rights)
     if missing is not None:
         raise missing
+
+
+def refused(words: str | None, bootstrap: str) -> CommandFailed | None:
+    """Return the failure for a broker's own words about a refusal; None: they are others."""
+    said = None if words is None else read_refusal(words)
+    if said is None:
+        return None
+    operation = said.operation.name.lower().replace("_", "-")
+    right = Right(operation, said.kind.name.lower().replace("_", "-"), said.name)
+    if said.rule_id is None:
+        return forbidden(right, bootstrap)
+    return CommandFailed(
+        f"rule {said.rule_id} denies {right}",
+        hint=f"as an administrator: kafkaesque rule explain {right.flags}, or kafkaesque rule list "
+        "--effect deny",
+    )
 
 
 def forbidden(right: Right, bootstrap: str) -> CommandFailed:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.cli.doctor.findings import NAMED_MAX, in_words, named
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.missing_rules import missing_rule, on_cluster
+from kafkaesque.cli.queue_logs import read_logs
 from kafkaesque.cli.screen import Cell, Table
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -24,13 +26,15 @@ TIMEOUT_MS = 10_000
 
 
 class Where(NamedTuple):
-    """A partition."""
+    """A partition of a topic, or of a log that is none."""
 
     topic: str
     partition: int
+    #: What it is, for people, if it is no topic.
+    label: str = ""
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{self.label or self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +79,11 @@ def read_moving(bootstrap: str, timeout_ms: int = TIMEOUT_MS) -> dict[Where, Mov
         raise CommandFailed(
             f"it is not known which replicas move: {why}", hint="kafkaesque cluster controllers"
         )
+    labels: dict[str, str] = {}
+    if any(topic.name.startswith(QUEUE_LOG_PREFIX) for topic in answer.topics):
+        labels = {each.name: each.label for each in read_logs(bootstrap)}
     return {
-        Where(topic.name, each.partition_index): Move(
+        Where(topic.name, each.partition_index, labels.get(topic.name, "")): Move(
             replicas=list(each.replicas),
             adding=list(each.adding_replicas),
             removing=list(each.removing_replicas),
@@ -122,8 +129,8 @@ def missing_in_sync(
 def moves_table(moves: Moves) -> Table:
     """Return what moves, from which brokers to which."""
     rows: list[tuple[Cell, ...]] = [
-        (f"{topic}-{number}", _list(move.origin), _list(move.target))
-        for (topic, number), move in sorted(moves.items())
+        (str(where), _list(move.origin), _list(move.target))
+        for where, move in sorted(moves.items(), key=_place)
     ]
     return Table(title="moves", columns=("PARTITION", "FROM", "TO"), rows=rows)
 
@@ -131,24 +138,33 @@ def moves_table(moves: Moves) -> Table:
 def moves_document(moves: Moves) -> list[dict[str, object]]:
     """Return the same for programs."""
     return [
-        {"topic": topic, "partition": number, "from": move.origin, "to": move.target}
-        for (topic, number), move in sorted(moves.items())
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "from": move.origin,
+            "to": move.target,
+            **({"log": where.label} if where.label else {}),
+        }
+        for where, move in sorted(moves.items(), key=_place)
     ]
 
 
 def sentences(moves: Moves) -> list[str]:
     """Return what moves in words, each pair of places once."""
     ways: dict[tuple[str, str], list[str]] = {}
-    for (topic, number), move in sorted(moves.items()):
-        ways.setdefault((in_words(move.origin), in_words(move.target)), []).append(
-            f"{topic}-{number}"
-        )
+    for where, move in sorted(moves.items(), key=_place):
+        way = (in_words(move.origin), in_words(move.target))
+        ways.setdefault(way, []).append(str(where))
     told = [
         f"replicas move from {origin} to {target}: {named(names)}"
         for (origin, target), names in list(ways.items())[:NAMED_MAX]
     ]
     rest = len(ways) - NAMED_MAX
     return [*told, f"and {rest} more: kafkaesque topic reassign --list"] if rest > 0 else told
+
+
+def _place(moved: tuple[Where, Move]) -> Where:
+    return moved[0]
 
 
 def _list(nodes: Sequence[int]) -> str:

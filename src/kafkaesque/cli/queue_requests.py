@@ -1,7 +1,6 @@
 """Queues as the APIs of ours have them; Kafka has none."""
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +9,7 @@ from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.cli.exit_codes import FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
-from kafkaesque.cli.missing_rules import missing_rule, on_queue
+from kafkaesque.cli.missing_rules import missing_rule, on_queue, refused
 from kafkaesque.cli.troubles import CLOSED
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.dead_letters import Death, deaths_of
@@ -64,8 +63,6 @@ _NEEDED: Final[Mapping[ApiKey, str]] = {
     ApiKey.ALTER_QUEUE: "alter",
     ApiKey.DELETE_QUEUE: "delete",
 }
-#: The queue that messages go to: a broker that may not let them says which one it is.
-_OTHER_QUEUE: Final = re.compile(r"no rule allows to write to queue '(.*)'")
 _SENTENCES: Final[Mapping[int, tuple[str, int]]] = {
     ErrorCode.INVALID_CONFIG: ("kafkaesque queue create --help; docs/options.md", WRONG_USAGE),
     ErrorCode.INVALID_REQUEST: ("", WRONG_USAGE),
@@ -139,10 +136,10 @@ def _refusal(queue: Queue, api_key: ApiKey, code: int, message: str | None) -> C
     """Return the failure for an error of a broker's, with what helps."""
     if code == ErrorCode.UNKNOWN_QUEUE:
         return unknown(queue)
-    other = _OTHER_QUEUE.fullmatch(message or "")
-    name = queue_resource(QueueName(queue.vhost, queue.name))
-    right = on_queue("write", other[1]) if other else on_queue(_NEEDED[api_key], name)
-    missing = missing_rule(code, queue.bootstrap, right)
+    # The broker says itself what is missing; others, of an earlier release, do not.
+    right = on_queue(_NEEDED[api_key], queue_resource(QueueName(queue.vhost, queue.name)))
+    said = refused(message, queue.bootstrap)
+    missing = said or missing_rule(code, queue.bootstrap, right)
     if missing is not None:
         return missing
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafkaesque.cli.alive_brokers import controller_first, read_alive
 from kafkaesque.cli.exit_codes import TIMED_OUT
@@ -16,6 +17,7 @@ from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.long_wait import LongWait
 from kafkaesque.cli.missing_rules import check_rule, on_cluster
 from kafkaesque.cli.moving_replicas import Move, Where, read_moving
+from kafkaesque.cli.queue_logs import read_logs
 from kafkaesque.cli.screen import Screen, counted
 from kafkaesque.cli.terminal import takes_escapes
 from kafkaesque.model.ids import NodeId
@@ -101,42 +103,59 @@ def read_layout(bootstrap: str) -> Layout:
     moving = read_moving(asked)
     alive = read_alive(asked)
     partitions = {
-        Where(topic.name or "", each.partition_index): each
+        Where(topic.name or "", each.partition_index): _Placed(
+            each.replica_nodes, each.leader_id, each.isr_nodes
+        )
         for topic in _metadata(asked, None).topics
         for each in topic.partitions
+    }
+    partitions |= {
+        Where(log.name, each.partition_index, log.label): _Placed(
+            each.replicas, each.leader_id, each.in_sync
+        )
+        for log in read_logs(asked)
+        for each in log.partitions
     }
     return Layout(
         racks={NodeId(node): broker.rack for node, broker in alive.items()},
         placed={
-            where: tuple(NodeId(node) for node in each.replica_nodes)
+            where: tuple(NodeId(node) for node in each.replicas)
             for where, each in partitions.items()
         },
         moving=moving,
         led={
-            where: (NodeId(each.leader_id), list(each.isr_nodes))
+            where: (NodeId(each.leader), list(each.in_sync))
             for where, each in partitions.items()
-            if each.leader_id >= 0
+            if each.leader >= 0
         },
     )
 
 
-def choose(layout: Layout, topic: str, numbers: Sequence[int] | None) -> list[Where]:
-    """Return the partitions of a topic that are named, each once; all if none is.
+class _Placed(NamedTuple):
+    replicas: Sequence[int]
+    leader: int
+    in_sync: Sequence[int]
+
+
+def choose(
+    layout: Layout, topic: str, numbers: Sequence[int] | None, hint: str = ""
+) -> list[Where]:
+    """Return the partitions of a topic, or of a log, that are named, each once; all if none is.
 
     Raises:
         CommandFailed: there is no such topic or partition.
     """
-    there = [where for where in layout.placed if where.topic == topic]
+    there = {where.partition: where for where in layout.placed if where.topic == topic}
     if not there:
         raise CommandFailed(f"topic {topic} does not exist", hint="kafkaesque topic list")
-    chosen = [Where(topic, number) for number in dict.fromkeys(numbers or ())]
-    for where in chosen:
-        if where not in layout.placed:
+    name = next(iter(there.values())).label or f"topic {topic}"
+    for number in numbers or ():
+        if number not in there:
             raise CommandFailed(
-                f"topic {topic} has no partition {where.partition}: it has 0 to {len(there) - 1}",
-                hint=f"kafkaesque topic describe {topic}",
+                f"{name} has no partition {number}: it has 0 to {len(there) - 1}",
+                hint=hint or f"kafkaesque topic describe {topic}",
             )
-    return chosen or there
+    return [there[number] for number in dict.fromkeys(numbers or there)]
 
 
 def _metadata(bootstrap: str, topics: Sequence[MetadataRequestTopic] | None) -> MetadataResponse:
@@ -156,6 +175,7 @@ def request_moves(
         CommandFailed: nobody answers, or something is refused; the rest is under way then.
     """
     wanted = list(moves.items())
+    named = {(where.topic, where.partition): where for where in moves}
     refused: list[str] = []
     hint = "kafkaesque topic reassign --list"
     idle: list[Where] = []
@@ -177,11 +197,12 @@ def request_moves(
             raise CommandFailed(f"the moves were refused: {answer.error_message}")
         for topic in answer.responses:
             for each in topic.partitions:
+                where = named[topic.name, each.partition_index]
                 if is_idle_well and each.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-                    idle.append(Where(topic.name, each.partition_index))
+                    idle.append(where)
                     continue
                 if each.error_code:
-                    refused.append(f"{topic.name}-{each.partition_index}: {each.error_message}")
+                    refused.append(f"{where}: {each.error_message}")
                 if each.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT:
                     hint = "kafkaesque cluster status    (which brokers there are)"
     if refused:

@@ -15,6 +15,7 @@ from kafkaesque.cli import tls
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.missing_rules import Right, forbidden
 from kafkaesque.cli.private_file import read_private
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -112,6 +113,8 @@ def create_token(
         max_lifetime_ms=lifetime_ms,
     )
     answer = ask(bootstrap, ApiKey.CREATE_DELEGATION_TOKEN, _CREATE_VERSION, request)
+    if answer.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED and owner is not None:
+        raise forbidden(Right("create-tokens", "user", _name(owner)), bootstrap)
     _check(answer.error_code)
     return NewToken(
         token_id=answer.token_id,

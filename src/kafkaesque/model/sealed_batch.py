@@ -5,7 +5,7 @@ attributes set. Its records section is 29 bytes, ciphertext and a tag of 16 byte
 
 | bytes | what |
 |---|---|
-| 1 | format: 1 |
+| 1 | format: 1, or 2 |
 | 4 | version of the topic's key |
 | 16 | salt: random, new for each leadership and for each compaction run |
 | 8 | counter: each batch of a salt has another |
@@ -17,6 +17,10 @@ counter. What is authenticated with the ciphertext: topic id, partition, base of
 from the attributes on, and the 29 bytes. So a batch that is changed, moved or put into another
 topic does not open. Leader epoch and length are not covered: a leader epoch is stamped by whoever
 appends, and the length is checked by the tag.
+
+Format 2 has something to tell beside: a length of 4 bytes and that many bytes in the clear stand
+before the ciphertext, and are authenticated with it. A queue's log says there what followers have
+to know of its messages, who need no key for it.
 
 Opening gives the bytes that were sealed, checksum and all. Control batches stay in the clear.
 """
@@ -49,12 +53,15 @@ if TYPE_CHECKING:
 MadeT = TypeVar("MadeT", bound=bytearray)
 
 FORMAT: Final = 1
+#: With something in the clear before the ciphertext.
+FORMAT_TELLING: Final = 2
 KEY_BYTES: Final = 32
 SALT_BYTES: Final = 16
 TAG_BYTES: Final = 16
 _PREFIX: Final = Struct(">BI16sQ")
 _PREFIX_BYTES: Final = _PREFIX.size
-#: What a sealed batch has beside the bytes that were sealed.
+_LENGTH: Final = Struct(">I")
+#: What a sealed batch has beside the bytes that were sealed, and what it tells.
 SEAL_BYTES: Final = _PREFIX_BYTES + TAG_BYTES
 #: The same counter never comes twice with one salt, so there is a last one.
 COUNTER_MAX: Final = 2**64 - 1
@@ -116,27 +123,33 @@ class BatchSealer:
         self.version = keys.newest
         self._cipher = _make_cipher(keys, self.version, salt)
 
-    def seal(self, batch: Buffer, header: BatchHeader) -> tuple[bytearray, BatchHeader]:
+    def seal(
+        self, batch: Buffer, header: BatchHeader, told: bytes = b""
+    ) -> tuple[bytearray, BatchHeader]:
         """Return a batch, sealed, and its header; `header` is that of `batch` as it stands there.
 
-        Base offset and timestamps must be final: they are authenticated.
+        Base offset and timestamps must be final: they are authenticated. `told` stands in the
+        clear, and is authenticated, too.
         """
         if self._counter > COUNTER_MAX:
             raise InvariantBroken("a salt has sealed as many batches as it may")
-        prefix = _PREFIX.pack(FORMAT, self.version, self._salt, self._counter)
+        format_ = FORMAT_TELLING if told else FORMAT
+        prefix = _PREFIX.pack(format_, self.version, self._salt, self._counter)
+        if told:
+            prefix += _LENGTH.pack(len(told)) + told
         nonce = _NONCE.pack(0, self._counter)
         self._counter += 1
         view = memoryview(batch)
         made = header._replace(
             at=0,
-            batch_length=header.batch_length + SEAL_BYTES,
+            batch_length=header.batch_length + len(prefix) + TAG_BYTES,
             attributes=header.attributes | _SEALED,
             crc=0,
         )
         out = bytearray(made.size_bytes)
         HEADER.pack_into(out, 0, *made[1:-1])
         aad = _authenticated(self._keys, made.base_offset, out, prefix)
-        records_at = HEADER_BYTES + _PREFIX_BYTES
+        records_at = HEADER_BYTES + len(prefix)
         out[HEADER_BYTES:records_at] = prefix
         records = view[header.at + HEADER_BYTES : header.end]
         self._cipher.encrypt_into(nonce, records, aad, memoryview(out)[records_at:])
@@ -172,10 +185,11 @@ class BatchOpener:
         Raises:
             KeyShredded, SealDamaged: the first one cannot be opened.
         """
-        out = make(sum(map(_opened_bytes, batches)))
-        view, room, at = memoryview(buffer), memoryview(out), 0
+        view = memoryview(buffer)
+        out = make(sum(_opened_bytes(view, header) for header in batches))
+        room, at = memoryview(out), 0
         for header in batches:
-            end = at + _opened_bytes(header)
+            end = at + _opened_bytes(view, header)
             try:
                 self._open_into(room[at:end], view, header)
             except (KeyShredded, SealDamaged):
@@ -192,10 +206,11 @@ class BatchOpener:
             out[:] = view[header.at : header.end]
             return
         version, salt, counter = _read_prefix(view, header)
-        prefix = view[header.at + HEADER_BYTES : header.at + HEADER_BYTES + _PREFIX_BYTES]
+        body_at = header.at + HEADER_BYTES + _PREFIX_BYTES + _told_bytes(view, header)
+        prefix = view[header.at + HEADER_BYTES : body_at]
         head = view[header.at : header.at + HEADER_BYTES]
         aad = _authenticated(self.keys, header.base_offset, head, bytes(prefix))
-        body = view[header.at + HEADER_BYTES + _PREFIX_BYTES : header.end]
+        body = view[body_at : header.end]
         self._decrypt(header, (version, salt), counter, body, aad, out[HEADER_BYTES:])
         plain = header._replace(
             batch_length=len(out) - LENGTH_OVERHEAD, attributes=header.attributes & ~_SEALED
@@ -257,20 +272,44 @@ def _read_prefix(view: memoryview, header: BatchHeader) -> tuple[int, bytes, int
     if header.end - at < SEAL_BYTES or header.end > len(view):
         raise SealDamaged(f"the sealed batch at offset {header.base_offset} is cut", header.at)
     found, version, salt, counter = _PREFIX.unpack_from(view, at)
-    if found != FORMAT:
+    if found not in (FORMAT, FORMAT_TELLING):
         raise SealDamaged(
             f"the batch at offset {header.base_offset} is sealed in format {found}, "
-            f"and this release knows {FORMAT}",
+            f"and this release knows {FORMAT} and {FORMAT_TELLING}",
             header.at,
         )
+    if header.end - at < SEAL_BYTES + _told_bytes(view, header):
+        raise SealDamaged(f"the sealed batch at offset {header.base_offset} is cut", header.at)
     return version, salt, counter
 
 
-def _opened_bytes(header: BatchHeader) -> int:
+def _told_bytes(view: memoryview, header: BatchHeader) -> int:
+    """Return how many bytes a batch has between prefix and ciphertext."""
+    at = header.at + HEADER_BYTES
+    if header.end > len(view) or header.end - at < SEAL_BYTES + _LENGTH.size:
+        return 0
+    if view[at] != FORMAT_TELLING:
+        return 0
+    return int(_LENGTH.unpack_from(view, at + _PREFIX_BYTES)[0]) + _LENGTH.size
+
+
+def told_by(batch: Buffer, header: BatchHeader) -> bytes:
+    """Return what a sealed batch tells in the clear; nothing has been authenticated then.
+
+    Raises:
+        SealDamaged: the batch is cut, or of a format that is not known.
+    """
+    view = memoryview(batch)
+    _read_prefix(view, header)
+    begin = header.at + HEADER_BYTES + _PREFIX_BYTES + _LENGTH.size
+    return bytes(view[begin : begin - _LENGTH.size + _told_bytes(view, header)])
+
+
+def _opened_bytes(view: memoryview, header: BatchHeader) -> int:
     """Return how long a batch is in the clear; of one that is cut, at least a header."""
     if not header.attributes & _SEALED:
         return header.size_bytes
-    return max(HEADER_BYTES, header.size_bytes - SEAL_BYTES)
+    return max(HEADER_BYTES, header.size_bytes - SEAL_BYTES - _told_bytes(view, header))
 
 
 def _put_checksum(out: bytearray | memoryview) -> int:

@@ -21,7 +21,9 @@ from kafkaesque.model.message_headers import (
     PRIORITY,
     TIME_TO_LIVE,
 )
+from kafkaesque.model.record_errors import CorruptBatch
 from kafkaesque.model.records import decode_batch
+from kafkaesque.model.sealed_batch import told_by
 from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
 
 _MARK = PREFIX.encode()
@@ -71,15 +73,17 @@ def arrival_of(
 ) -> Arrival:
     """Return what arrives with a batch of records, at its time, or at `wall_ms_min` if it is later.
 
+    Of a sealed batch it is what its leader has told beside it, see `told_of`.
+
     Raises:
         RecordError: the batch is damaged.
     """
     wall_ms = max(wall_ms_min, header.max_timestamp_ms)
-    is_whole = header.record_count == header.last_offset_delta + 1
-    if is_whole and not header.is_compressed and bytes(data).find(_MARK) < 0:
-        size = (header.size_bytes + header.record_count - 1) // max(header.record_count, 1)
-        run = Run(base_offset, base_offset + header.record_count)
-        return Arrival(runs=(run,), wall_ms=wall_ms, sizes=(size,))
+    if header.is_sealed:
+        told = told_by(data, header._replace(at=0))
+        return _told(told, base_offset, wall_ms) if told else _plain(header, base_offset, wall_ms)
+    if _is_plain(header, data):
+        return _plain(header, base_offset, wall_ms)
     shift = base_offset - header.base_offset
     offsets, sizes, details = [], [], []
     for record in decode_batch(data, _BATCH_BYTES_MAX):
@@ -94,6 +98,46 @@ def arrival_of(
     )
 
 
+def told_of(header: BatchHeader, data: Buffer, wall_ms_min: int) -> bytes:
+    """Return what followers have to know of a batch that is about to be sealed; empty: it is plain.
+
+    Offsets in it count from the batch's first one.
+
+    Raises:
+        RecordError: the batch is damaged.
+    """
+    if _is_plain(header, data):
+        return b""
+    writer = Writer()
+    write_arrival(arrival_of(header, data, 0, wall_ms_min), writer)
+    return bytes(writer.data)
+
+
+def _told(told: bytes, base_offset: int, wall_ms: int) -> Arrival:
+    try:
+        found = read_arrival(Reader(told))
+    except BadDecision as error:
+        raise CorruptBatch(f"the sealed batch at offset {base_offset} tells nonsense") from error
+    return Arrival(
+        runs=tuple(Run(base_offset + first, base_offset + end) for first, end in found.runs),
+        wall_ms=max(wall_ms, found.wall_ms),
+        sizes=found.sizes,
+        details=tuple(each._replace(offset=base_offset + each.offset) for each in found.details),
+    )
+
+
+def _is_plain(header: BatchHeader, data: Buffer) -> bool:
+    """Tell whether the header says all that there is to know of a batch in the clear."""
+    is_whole = header.record_count == header.last_offset_delta + 1
+    return is_whole and not header.is_compressed and bytes(data).find(_MARK) < 0
+
+
+def _plain(header: BatchHeader, base_offset: int, wall_ms: int) -> Arrival:
+    size = (header.size_bytes + header.record_count - 1) // max(header.record_count, 1)
+    run = Run(base_offset, base_offset + header.record_count)
+    return Arrival(runs=(run,), wall_ms=wall_ms, sizes=(size,))
+
+
 def identity_of(said: bytes) -> bytes:
     """Return the sixteen bytes by which a message with an id of any length is known."""
     return sha256(said).digest()[:IDENTITY_BYTES]
@@ -106,9 +150,17 @@ def headers_of(
     not_before_ms: int = 0,
     not_after_ms: int = 0,
     identity: bytes = b"",
+    delay_ms: int = 0,
+    time_to_live_ms: int = 0,
 ) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers that say this of a message; what is 0 or empty is not said."""
-    numbers = ((PRIORITY, priority), (NOT_BEFORE, not_before_ms), (NOT_AFTER, not_after_ms))
+    numbers = (
+        (PRIORITY, priority),
+        (NOT_BEFORE, not_before_ms),
+        (NOT_AFTER, not_after_ms),
+        (DELAY, delay_ms),
+        (TIME_TO_LIVE, time_to_live_ms),
+    )
     said = [(name, b"%d" % number) for name, number in numbers if number]
     said += [(name, value) for name, value in ((GROUP, group), (IDENTITY, identity)) if value]
     return tuple(said)

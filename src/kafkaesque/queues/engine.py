@@ -166,7 +166,7 @@ class Engine:
         elif request.session is not None and request.session not in self._sessions:
             self._refuse(request, Refusal.NO_SESSION)
         elif request.session is None and self._context.state.policy.sharing is not Sharing.ALL:
-            self._refuse(request, Refusal.EXCLUSIVE)
+            self._refuse(request, Refusal.NOT_ATTACHED)
         elif self._distributor.is_full:
             self._refuse(request, Refusal.OVER_BOUND)
         else:

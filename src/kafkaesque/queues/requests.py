@@ -242,6 +242,8 @@ class Refusal(Enum):
     NO_SESSION = auto()
     #: Another session has the queue for itself.
     EXCLUSIVE = auto()
+    #: Only sessions are given messages, and the request is none's.
+    NOT_ATTACHED = auto()
     OVER_BOUND = auto()
     #: The policy contradicts itself, or the request the policy.
     INVALID = auto()

@@ -12,7 +12,7 @@ from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.live_offsets import OffsetRanges
-from kafkaesque.queues.arrival import arrival_of
+from kafkaesque.queues.arrival import arrival_of, told_of
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Decision, read_decision, write_decision
 from kafkaesque.queues.engine import Engine
@@ -106,6 +106,11 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
 
     def _undo(self, changes: Undo) -> None:
         undo(changes)
+
+    def told_of(self, header: BatchHeader, data: Buffer) -> bytes:
+        if not self.has_own_log:
+            return b""
+        return told_of(header, data, self.wall_ms)
 
     def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> Undo | None:
         if not self.has_own_log:

@@ -159,6 +159,22 @@ SERVER_OPTIONS = OptionTable(
             doc="Port of AMQP 0-9-1, such as 5672; 0: none. See [AMQP](amqp.md).",
         ),
         Option(
+            name="mqtt.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of MQTT, such as 1883; 0: none. See [MQTT](mqtt.md).",
+        ),
+        Option(
+            name="nats.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of NATS, such as 4222; 0: none. See [NATS](nats.md).",
+        ),
+        Option(
             name="stomp.port",
             type=INT,
             default=0,

@@ -13,6 +13,8 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    MQTT,
+    NATS,
     REGISTRY,
     SQS,
     STOMP,
@@ -55,6 +57,18 @@ def _make_amqp(doors: Doors, chassis: Chassis) -> Gateway:
     return AmqpGateway(doors, chassis)
 
 
+def _make_mqtt(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.mqtt.gateway import MqttGateway
+
+    return MqttGateway(doors, chassis)
+
+
+def _make_nats(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.nats.gateway import NatsGateway
+
+    return NatsGateway(doors, chassis)
+
+
 def _make_stomp(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.gateway.stomp.gateway import StompGateway
 
@@ -74,13 +88,15 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     SQS: _make_sqs,
     REGISTRY: _make_registry,
     AMQP: _make_amqp,
+    MQTT: _make_mqtt,
+    NATS: _make_nats,
     STOMP: _make_stomp,
     ADMIN: _make_admin,
 }
 
 
 #: What is spoken over WebSocket, by the path of the handshake.
-PATHS: Final[Mapping[str, str]] = {"/stomp": STOMP}
+PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT, "/nats": NATS, "/stomp": STOMP}
 
 
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:

@@ -15,6 +15,8 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     AMQP,
     KAFKA,
+    MQTT,
+    NATS,
     REGISTRY,
     SQS,
     STOMP,
@@ -32,6 +34,8 @@ from kafkaesque.env.network import Address
 from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.gateway.mqtt.gateway import MqttGateway
+from kafkaesque.gateway.nats.gateway import NatsGateway
 from kafkaesque.gateway.registry.gateway import RegistryGateway
 from kafkaesque.gateway.sqs.gateway import SqsGateway
 from kafkaesque.gateway.stomp.gateway import StompGateway
@@ -53,6 +57,8 @@ ADMIN_PORT: Final = 8080
 SQS_PORT: Final = 9324
 REGISTRY_PORT: Final = 8081
 AMQP_PORT: Final = 5672
+MQTT_PORT: Final = 1883
+NATS_PORT: Final = 4222
 STOMP_PORT: Final = 61613
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
@@ -113,6 +119,8 @@ REGISTRY_GATEWAYS: Final[Mapping[int, MakeGateway]] = {
     REGISTRY_PORT: RegistryGateway,
 }
 AMQP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, AMQP_PORT: AmqpGateway}
+MQTT_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, MQTT_PORT: MqttGateway}
+NATS_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, NATS_PORT: NatsGateway}
 #: STOMP, beside AMQP: both meet at the same queues.
 STOMP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, STOMP_PORT: StompGateway}
 #: What is spoken at these ports, and registered with the controller.
@@ -123,6 +131,8 @@ PROTOCOLS: Final[Mapping[int, str]] = {
     SQS_PORT: SQS,
     REGISTRY_PORT: REGISTRY,
     AMQP_PORT: AMQP,
+    MQTT_PORT: MQTT,
+    NATS_PORT: NATS,
     STOMP_PORT: STOMP,
 }
 #: Open from the start of a broker to its end, as it is at a real one.

@@ -47,7 +47,7 @@ from kafkaesque.sim.pipeline.load import (
 from kafkaesque.sim.plans import draw_plan
 from kafkaesque.sim.queues.load import QueueLoad
 from kafkaesque.sim.queues.small_files import small_files
-from kafkaesque.sim.queues.specs import draw_queues
+from kafkaesque.sim.queues.specs import draw_queues, sealed
 from kafkaesque.sim.text.load import PARTITIONS as TEXT_PARTITIONS
 from kafkaesque.sim.text.load import TOPIC as TEXT_TOPIC
 from kafkaesque.sim.text.load import TextLoad
@@ -485,8 +485,9 @@ class _Run:
         if "text" in options.activities:
             self._make_text(configs)
         if "queues" in options.activities:
+            queues = draw_queues(self._seed)
             self._queues = QueueLoad(
-                draw_queues(self._seed),
+                sealed(queues) if options.is_encrypted else queues,
                 self._env,
                 self._cluster,
                 self._findings,

@@ -182,6 +182,13 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         """Take back the newest decision, or batch of records, that is not taken back."""
         raise NotImplementedError
 
+    def told_of(self, header: BatchHeader, data: Buffer) -> bytes:
+        """Return what followers have to know of a batch that is about to be sealed, on the leader.
+
+        It stands beside the ciphertext: who follows needs no key.
+        """
+        return b""
+
     def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> UndoT | None:
         """Take note of records that were appended; None: they are nothing to the table."""
         return None

@@ -25,6 +25,8 @@ from tests.unit.gateway_kafka.secured import add_user, allow, forget_rules
 _O, _T = Operation, ResourceType
 READER = "reader"
 VALUE = {"value": "hello"}
+RULE = {"principal": "User:a", "operations": ["read"], "resource_type": "topic", "name": "t"}
+BINDING = {"to": "queue", "destination": "mails"}
 SEARCH = {"topic": "orders-eu", "filter": {}}
 
 #: Operation of the API: method, path, body; and what is enough for it.
@@ -85,6 +87,27 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     "browseQueue": ("GET", "/queues/mails/messages", None, (_O.READ, _T.QUEUE, "mails")),
     "purgeQueue": ("POST", "/queues/mails/purge", None, (_O.READ, _T.QUEUE, "mails")),
     "redriveQueue": ("POST", "/queues/mails/redrive", {}, (_O.READ, _T.QUEUE, "mails")),
+    "declareExchange": (
+        "POST",
+        "/exchanges?dry_run=true",
+        {"name": "new"},
+        (_O.CREATE, _T.EXCHANGE, "new"),
+    ),
+    "showExchange": ("GET", "/exchanges/logs", None, (_O.DESCRIBE, _T.EXCHANGE, "logs")),
+    "deleteExchange": (
+        "DELETE",
+        "/exchanges/logs?dry_run=true",
+        None,
+        (_O.DELETE, _T.EXCHANGE, "logs"),
+    ),
+    "routeMessage": ("POST", "/exchanges/logs/route", {}, (_O.DESCRIBE, _T.EXCHANGE, "logs")),
+    "bind": ("POST", "/exchanges/logs/bind?dry_run=true", BINDING, (_O.READ, _T.EXCHANGE, "logs")),
+    "unbind": (
+        "POST",
+        "/exchanges/logs/unbind?dry_run=true",
+        BINDING,
+        (_O.READ, _T.EXCHANGE, "logs"),
+    ),
     "showGroup": ("GET", "/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
     "whyRecord": (
         "GET",
@@ -98,6 +121,58 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     "rewrapKeys": ("POST", "/keys/rewrap", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "rotateKey": ("POST", "/topics/orders-eu/keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "shredKey": ("DELETE", "/topics/orders-eu/keys/1", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "showSubject": (
+        "GET",
+        "/schemas/orders-value",
+        None,
+        (_O.DESCRIBE, _T.SUBJECT, "orders-value"),
+    ),
+    "listUsers": ("GET", "/users", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listRoles": ("GET", "/roles", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listRules": ("GET", "/rules", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listCertificates": ("GET", "/certificates", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "explain": (
+        "GET",
+        "/explain?operation=read&resource_type=topic&name=t",
+        None,
+        (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "putUser": (
+        "POST",
+        "/users?dry_run=true",
+        {"name": "new", "password": "long enough"},
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "changeUser": ("PATCH", "/users/nobody?dry_run=true", {}, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "deleteUser": (
+        "DELETE",
+        "/users/nobody?dry_run=true",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "makeAccessKey": ("POST", "/users/*/access-keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "deleteAccessKey": (
+        "DELETE",
+        "/access-keys/none?dry_run=true",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "putRole": (
+        "POST",
+        "/roles?dry_run=true",
+        {"name": "new"},
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "deleteRole": (
+        "DELETE",
+        "/roles/none?dry_run=true",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "addRules": ("POST", "/rules?dry_run=true", RULE, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "deleteRule": ("DELETE", "/rules/0?dry_run=true", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "rotateQueueKey": ("POST", "/queues/mails/keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
+    "shredQueueKey": ("DELETE", "/queues/mails/keys/1", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "addSecondFactor": (
         "POST",
         "/users/nobody/second-factor",
@@ -117,8 +192,15 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
     ),
 }
-#: What is answered where it is allowed: there is no such person or queue, and no key keeper.
+#: What is answered where it is allowed: there is no such person, role or queue, and no key keeper.
 ANSWERS = {
+    "showSubject": 404,
+    "changeUser": 404,
+    "deleteUser": 404,
+    "makeAccessKey": 400,
+    "deleteAccessKey": 404,
+    "deleteRole": 404,
+    "deleteRule": 404,
     "whyMessage": 404,
     "addSecondFactor": 404,
     "removeSecondFactor": 404,
@@ -126,11 +208,18 @@ ANSWERS = {
     "rewrapKeys": 400,
     "rotateKey": 400,
     "shredKey": 400,
+    "rotateQueueKey": 400,
+    "shredQueueKey": 400,
 }
-#: Keys are the cluster's, and named by their topic.
-TOPIC_KEYS = ("rotateKey", "shredKey")
+#: Keys are the cluster's, and named by their topic or queue.
+NAMED_KEYS = {
+    "rotateKey": (_T.TOPIC, "orders-eu"),
+    "shredKey": (_T.TOPIC, "orders-eu"),
+    "rotateQueueKey": (_T.QUEUE, "mails"),
+    "shredQueueKey": (_T.QUEUE, "mails"),
+}
 #: Topics and queues that are answered as ones that do not exist.
-HIDDEN = {"orders-eu", "mails"}
+HIDDEN = {"orders-eu", "mails", "logs"}
 
 
 def hidden_in(path: str) -> set[str]:
@@ -141,6 +230,9 @@ def hidden_in(path: str) -> set[str]:
 WITHOUT_NEEDS = {
     "listTopics",
     "listQueues",
+    "listVhosts",
+    "listSubjects",
+    "listExchanges",
     "listGroups",
     "listTransactions",
     "whyProducer",
@@ -162,6 +254,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCluster]:
     for name in ("mails", "secrets"):
         told = made.ask("POST", "/api/v1/queues", body={"name": name}, token=made.token("root"))
         assert told.status == 201, told
+    body = {"name": "logs", "type": "topic"}
+    told = made.ask("POST", "/api/v1/exchanges", body=body, token=made.token("root"))
+    assert told.status == 201, told
     _commit(made, "team", "orders-eu", "salaries")
     _commit(made, "others", "salaries")
     yield made
@@ -207,12 +302,12 @@ def test_an_operation_is_refused_without_its_rule(
     cluster: AdminCluster, token: str, name: str
 ) -> None:
     operation, kind, resource = CALLS[name][3]
-    is_hidden = resource in ("orders-eu", "team", "mails")
-    assert ask(cluster, token, name).status == (404 if is_hidden or name in TOPIC_KEYS else 403)
+    is_hidden = resource in ("orders-eu", "team", "mails", "logs", "orders-value")
+    assert ask(cluster, token, name).status == (404 if is_hidden or name in NAMED_KEYS else 403)
     # Nor by what is allowed with another resource, or another operation.
-    if name in TOPIC_KEYS:
-        # Otherwise it is answered that there is no such topic.
-        allow(cluster.live, READER, _O.DESCRIBE, _T.TOPIC, "orders-eu")
+    if name in NAMED_KEYS:
+        # Otherwise it is answered that there is no such topic or queue.
+        allow(cluster.live, READER, _O.DESCRIBE, *NAMED_KEYS[name])
     allow(cluster.live, READER, operation, kind, f"{resource}-not")
     if operation is not _O.DESCRIBE:
         allow(cluster.live, READER, _O.DESCRIBE, kind, resource)
@@ -220,9 +315,12 @@ def test_an_operation_is_refused_without_its_rule(
         404 if is_hidden and operation is _O.DESCRIBE else 403
     )
     allow(cluster.live, READER, operation, kind, resource)
+    if name in ("bind", "unbind"):
+        assert ask(cluster, token, name).status == 403
+        allow(cluster.live, READER, _O.WRITE, _T.QUEUE, "mails")
     told = ask(cluster, token, name)
     assert told.status == ANSWERS.get(name, 200), told
-    assert b"no rule" not in told.body
+    assert b"no rule allows" not in told.body
 
 
 @pytest.mark.parametrize("name", [each for each in CALLS if hidden_in(CALLS[each][1])])
@@ -250,6 +348,10 @@ def test_lists_show_what_may_be_seen(cluster: AdminCluster, token: str) -> None:
     assert names("/queues", "name") == []
     allow(cluster.live, READER, _O.DESCRIBE, _T.QUEUE, "mails")
     assert names("/queues", "name") == names("/queues?sort=-ready", "name") == ["mails"]
+    assert names("/exchanges", "name") == names("/vhosts", "name") == []
+    allow(cluster.live, READER, _O.DESCRIBE, _T.EXCHANGE, "logs")
+    allow(cluster.live, READER, _O.DESCRIBE, _T.VHOST, "/")
+    assert (names("/exchanges", "name"), names("/vhosts", "name")) == (["logs"], ["/"])
     allow(cluster.live, READER, _O.READ, _T.TOPIC, "orders-*")
     allow(cluster.live, READER, _O.READ, _T.GROUP, "team")
     assert names("/topics?internal=true", "name") == ["orders-eu"]

@@ -7,9 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from kafkaesque.cli.doctor import queue_probe
 from kafkaesque.cli.doctor.facts import Facts, QueueFacts
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
 from kafkaesque.cli.doctor.queue_probe import facts_of
+from kafkaesque.protocols.kafka.messages.describe_exchanges_response import (
+    DescribedExchange,
+    DescribedVhost,
+)
 from kafkaesque.protocols.kafka.messages.describe_queues_response import (
     DescribedQueue,
     QueueCount,
@@ -50,6 +55,9 @@ def found_in(*queues: QueueFacts, limits: Limits | None = None) -> dict[str, Fin
 CASES: Mapping[str, list[QueueFacts]] = {
     "queue-leaderless": [queue(leader=-1)],
     "dead-letter-target-missing": [queue(options={"dead.letter.queue": "dead"})],
+    "dead-letter-exchange-missing": [
+        replace(queue(options={"dead.letter.exchange": "dlx"}), lacks_exchange=True)
+    ],
     "queue-in-flight-limit": [queue(ready=1, in_flight=5, in_flight_max=5)],
     "queue-without-consumers": [queue(ready=1, oldest_s=301, unwanted_ms=301_000)],
     "queue-head-old": [queue(in_flight=1, oldest_s=301)],
@@ -168,3 +176,17 @@ def test_ages_are_told_of_what_was_counted() -> None:
     assert (known.oldest_s, known.newest_s, known.leader) == (5.0, None, 2)
     assert (known.options, str(known)) == ({"delay.ms": "5"}, "v:mails")
     assert unknown.counts == {}
+
+
+@pytest.mark.parametrize(
+    ("exchange", "is_missing"),
+    [("dlx", True), ("logs", False), ("amq.default", False), ("", False)],
+)
+def test_an_exchange_for_dead_letters_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, exchange: str, is_missing: bool
+) -> None:
+    found = [DescribedVhost("/", [DescribedExchange("logs")])]
+    monkeypatch.setattr(queue_probe, "describe_exchanges", lambda *_: found)
+    options = {"dead.letter.exchange": exchange} if exchange else {}
+    (each,) = queue_probe._with_exchanges("-", [queue(options=options)], [])
+    assert each.lacks_exchange == is_missing

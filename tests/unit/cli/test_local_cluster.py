@@ -216,8 +216,9 @@ def test_protocols_narrow_the_ports_and_widen_them_again() -> None:
     assert narrowed(all_ports, "admin, kafka", all_ports) == ports_from(
         replace(least, admin=8080), 2
     )
-    wide = ports_from(replace(first, sqs=9324, amqp=5672), 2)
+    wide = ports_from(replace(first, sqs=9324, amqp=5672, mqtt=1883), 2)
     assert narrowed(all_ports, "kafka,sqs", wide) == ports_from(replace(least, sqs=9324), 2)
+    assert narrowed(all_ports, "kafka,mqtt", wide) == ports_from(replace(least, mqtt=1883), 2)
     assert narrowed(all_ports, "kafka,amqp", wide) == ports_from(replace(least, amqp=5672), 2)
     # What had a port keeps it, and what had none gets the usual one.
     assert narrowed(custom, "kafka,text,admin", all_ports) == [

@@ -100,10 +100,9 @@ def test_a_put_without_an_id_is_not_put_again(
 def test_an_id_helps_only_where_the_queue_knows_duplicates(
     cluster: LiveCluster, client: Client, queue: str
 ) -> None:
-    tear = torn(cluster, client, queue, ApiKey.PUT_MESSAGES, with_kill=False)
-    with tear as (unlucky, _), pytest.raises(errors.OutcomeUnknown):
-        unlucky.put(queue, Message("a", id="1"))
-    assert client.describe(queue).counts["ready"] == 1
+    with pytest.raises(errors.KafkaesqueError, match=r"deduplication\.ms"):
+        client.put(queue, Message("a", id="1"))
+    assert client.describe(queue).counts["ready"] == 0
 
 
 # -- at least once

@@ -1,18 +1,22 @@
 """The console's files, as browsers get them."""
 
 import gzip
+import importlib.util
 import re
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from kafkaesque.admin.http import Answer, Request
 from kafkaesque.console.pages import ConsolePages
 
-#: First paint needs what the page names; a plot is loaded when one is shown.
-SCRIPT_BYTES_MAX = 66_000
 #: The page to log in is one of its own.
 LOGIN_BYTES_MAX = 1_000
+#: Of any page: what its first paint needs, and that with what it loads by itself afterwards.
 FIRST_SCRIPT_BYTES_MAX = 40_000
+PAGE_SCRIPT_BYTES_MAX = 60_000
+GRAPH = Path(__file__).resolve().parents[3] / "codegen" / "script_graph.py"
 
 
 @pytest.fixture(scope="module")
@@ -101,12 +105,46 @@ def test_there_is_nothing_else(pages: ConsolePages, path: str) -> None:
     assert pages.find(Request(path=path, query={})) is None
 
 
-def test_a_browser_loads_little_script(pages: ConsolePages) -> None:
-    sizes = {path: len(get(pages, path).body) for path in pages.paths if path.endswith(".js")}
+@pytest.fixture(scope="module")
+def graph() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("script_graph", GRAPH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_browser_loads_little_script(pages: ConsolePages, graph: ModuleType) -> None:
+    scripts = {
+        path.removeprefix("/assets/"): gzip.decompress(get(pages, path).body)
+        for path in pages.paths
+        if path.endswith(".js")
+    }
     login = gzip.decompress(get(pages, "/login.html").body).decode()
-    (of_login,) = (path for path in sizes if path in login)
-    assert 0 < sizes.pop(of_login) < LOGIN_BYTES_MAX
-    assert sum(sizes.values()) < SCRIPT_BYTES_MAX
+    (of_login,) = (name for name in scripts if name in login)
+    assert 0 < len(get(pages, f"/assets/{of_login}").body) < LOGIN_BYTES_MAX
     page = gzip.decompress(get(pages, "/").body).decode()
-    first = [size for path, size in sizes.items() if path in page]
-    assert 0 < sum(first) < FIRST_SCRIPT_BYTES_MAX
+    (entry,) = (name for name in scripts if name in page)
+    found = graph.page_scripts(scripts, entry)
+    assert {"Overview", "Topics", "Exchange"} <= {each.split("-")[0] for each in found}
+    for name, needed in found.items():
+        assert 0 < needed.first < FIRST_SCRIPT_BYTES_MAX, name
+        assert needed.first <= needed.all < PAGE_SCRIPT_BYTES_MAX, name
+
+
+def test_what_chunks_import_is_counted_once_and_what_comes_later_apart(graph: ModuleType) -> None:
+    files = {
+        "index.js": b'import("./a.js");import(`./b.js`)',
+        "a.js": b'import{x}from"./shared.js";import"./index.js";import("./plot.js")',
+        "b.js": b'import{y}from"./shared.js"',
+        "shared.js": b"x" * 40,
+        "plot.js": b'import"./shared.js";' + b"p" * 90,
+    }
+    size = {name: len(gzip.compress(data, 9, mtime=0)) for name, data in files.items()}
+    found = graph.page_scripts(files, "index.js")
+    first = size["index.js"] + size["shared.js"]
+    assert found == {
+        "a.js": (first + size["a.js"], first + size["a.js"] + size["plot.js"]),
+        "b.js": (first + size["b.js"], first + size["b.js"]),
+    }

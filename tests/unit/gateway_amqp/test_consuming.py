@@ -222,6 +222,20 @@ def test_who_cancels_may_still_acknowledge(ground: Ground, client: AmqpClient) -
     client.call(m.BasicCancel(consumer_tag="c"), m.BasicCancelOk)
 
 
+def test_what_a_cancelled_consumer_had_comes_again_when_its_channel_ends(
+    ground: Ground, client: AmqpClient
+) -> None:
+    name = filled(client, 3)
+    consume(client, name)
+    tags(client, 3)
+    client.call(m.BasicCancel(consumer_tag="c"), m.BasicCancelOk)
+    client.send(1, m.BasicAck(delivery_tag=2, multiple=False))
+    client.call(m.ChannelClose(reply_code=200, reply_text=""), m.ChannelCloseOk)
+    ground.wait(200)
+    client.open()
+    assert client.count(name) == (2, 0)
+
+
 def test_a_cancelled_consumer_that_waited_takes_nothing(client: AmqpClient) -> None:
     name = client.queue()
     consume(client, name)

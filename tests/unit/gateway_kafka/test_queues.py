@@ -11,7 +11,7 @@ import pytest
 from kafkaesque.gateway.kafka.queue_admin import Maintenance
 from kafkaesque.gateway.kafka.queues import Action
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.message_headers import DEATH, ORIGIN
+from kafkaesque.model.message_headers import DEATH, GROUP, IDENTITY, ORIGIN, PRIORITY
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages import (
@@ -25,6 +25,8 @@ from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRe
 from kafkaesque.protocols.kafka.messages.alter_queue_request import SetOption as Change
 from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest, SetOption
 from kafkaesque.protocols.kafka.messages.delete_queue_request import DeleteQueueRequest
+from kafkaesque.protocols.kafka.messages.describe_logs_request import DescribeLogsRequest
+from kafkaesque.protocols.kafka.messages.describe_logs_response import DescribedLog
 from kafkaesque.protocols.kafka.messages.describe_queues_request import (
     DescribeQueuesRequest,
     QueueName,
@@ -315,3 +317,75 @@ def test_what_only_brokers_say_of_a_message_is_not_taken_from_publishers(
         (b"k", DEATH.encode(), (("own", b"kept"),)),
         (None, b"plain", ()),
     ]
+
+
+def test_all_logs_that_are_no_topics_are_described_page_by_page(
+    cluster: LiveCluster, name: str
+) -> None:
+    for number in range(3):
+        create(cluster, f"{name}-{number}")
+    found: list[DescribedLog] = []
+    after, has_more = bytes(16), True
+    while has_more:
+        answer = cluster.ask(DescribeLogsRequest(after, 2))
+        assert len(answer.logs) <= 2
+        found += answer.logs
+        after, has_more = answer.logs[-1].log_id, answer.has_more
+    ours = {each.queue: each for each in found if each.queue.startswith(name)}
+    assert sorted(ours) == [f"{name}-{number}" for number in range(3)]
+    (part,) = ours[f"{name}-0"].partitions
+    assert len(part.replicas) == 3
+    request = DescribeQueuesRequest([QueueName(VHOST, f"{name}-0")], False, TIMEOUT_MS)
+    (queue,) = cluster.ask(request).queues
+    (same,) = queue.partitions
+    assert (same.leader_id, list(same.replicas)) == (part.leader_id, list(part.replicas))
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "option", "setting"),
+    [
+        (PRIORITY, b"3", "max.priority", {"max_priority": "5"}),
+        (GROUP, b"g", "ordered.groups", {"ordered_groups": "true"}),
+        (IDENTITY, b"i" * 16, "deduplication.ms", {"deduplication_ms": "60000"}),
+    ],
+)
+def test_what_a_queue_has_no_option_for_is_refused(
+    cluster: LiveCluster,
+    name: str,
+    header: str,
+    value: bytes,
+    option: str,
+    setting: dict[str, str],
+) -> None:
+    create(cluster, name)
+    records = bytes(encode_batch([Record(0, 0, None, b"a", ((header, value),))]))
+    request = put_messages_request.PutMessagesRequest(VHOST, name, TIMEOUT_MS, records)
+    refused = cluster.ask(request)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert option in refused.error_message
+    assert counts(cluster, name)["ready"] == 0
+    changes = [Change(key.replace("_", "."), each) for key, each in setting.items()]
+    assert cluster.ask(AlterQueueRequest(VHOST, name, changes, TIMEOUT_MS)).error_code == 0
+    # At once, and wherever the queue is led: that broker may not have heard of the option yet.
+    for node in cluster.nodes:
+        answer = cluster.ask(request, node=node)
+        assert answer.error_code == 0, answer.error_message
+
+
+def test_a_queue_is_not_redriven_into_itself(cluster: LiveCluster, name: str) -> None:
+    create(cluster, name)
+    put(cluster, name, b"a")
+    answer = cluster.ask(MaintainQueueRequest(VHOST, name, 1, name, TIMEOUT_MS))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "already" in answer.error_message
+    assert counts(cluster, name)["ready"] == 1
+
+
+def test_who_is_not_attached_is_told_so_where_consumers_do_not_share(
+    cluster: LiveCluster, name: str
+) -> None:
+    create(cluster, name, sharing="single-active")
+    put(cluster, name, b"a")
+    answer = take(cluster, name)
+    assert answer.error_code == ErrorCode.QUEUE_IN_USE
+    assert "sharing" in answer.error_message

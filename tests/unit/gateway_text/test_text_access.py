@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from kafkaesque.access.authentication import Success
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.access.rules import Effect
 from kafkaesque.broker.listeners import TEXT, AccessMode, default_listener
 from kafkaesque.broker.requests.access_commands import RemoveUser
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
@@ -65,6 +67,11 @@ def alice(required: TextCluster) -> Iterator[Person]:
     yield person
     forget_rules(required.live, "alice")
     required.leave()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +217,57 @@ def test_a_rule_that_goes_while_get_waits(required: TextCluster, alice: Person) 
     taken = root.ask(TakeMessagesRequest("/", "mails", 0, 1, 10_000, 5_000, 5_000))
     assert (bool(taken.records), taken.failures) == (True, [0])
     root.close()
+
+
+def _root(required: TextCluster) -> Person:
+    root = required.person()
+    assert root.say(f"AUTH root {PASSWORD}") == ["OK logged in as root"]
+    return root
+
+
+def _given(person: Person, line: str) -> str:
+    given, last = person.say(line)
+    assert last.startswith("OK 1 message"), last
+    return given.split(" ")[1]
+
+
+def test_queues_are_used_by_right_and_hidden_without(
+    required: TextCluster, alice: Person, name: str
+) -> None:
+    client = Client(required.live)
+    assert client.ask(CreateQueueRequest("/", name, timeout_ms=10_000)).error_code == 0
+    client.close()
+    root = _root(required)
+    root.ok(f"PUT {name} secret")
+    for line in (f"PUT {name} x", f"GET {name}", f"ACK {name} 0", f"NACK {name} 0"):
+        assert alice.error(line).startswith(f"there is no queue '{name}'"), line
+    assert not any(line.startswith(name) for line in alice.say("QUEUES"))
+    allow(required.live, "alice", _O.DESCRIBE, _T.QUEUE, name)
+    assert any(line.startswith(name) for line in alice.say("QUEUES"))
+    assert alice.error(f"PUT {name} x").startswith(f"no rule allows Write on queue '{name}'")
+    for line in (f"GET {name}", f"ACK {name} 0", f"NACK {name} 0"):
+        assert alice.error(line).startswith(f"no rule allows Read on queue '{name}'"), line
+    assert any("ready=1" in line for line in root.say("QUEUES") if line.startswith(name))
+    allow(required.live, "alice", _O.WRITE, _T.QUEUE, name)
+    alice.ok(f"PUT {name} x")
+    assert alice.error(f"GET {name}").startswith(f"no rule allows Read on queue '{name}'")
+    allow(required.live, "alice", _O.READ, _T.QUEUE, name)
+    offset = _given(alice, f"GET {name}")
+    # What it holds it settles by right, too.
+    forget_rules(required.live, "alice")
+    assert alice.error(f"ACK {name} {offset}").startswith(f"there is no queue '{name}'")
+    allow(required.live, "alice", _O.READ, _T.QUEUE, name)
+    assert alice.ok(f"ACK {name} {offset}") == f"{name} {offset}"
+
+
+def test_a_rule_that_denies_is_named(required: TextCluster, alice: Person, name: str) -> None:
+    client = Client(required.live)
+    assert client.ask(CreateQueueRequest("/", name, timeout_ms=10_000)).error_code == 0
+    client.close()
+    allow(required.live, "alice", _O.ALL, _T.QUEUE, name)
+    allow(required.live, "alice", _O.WRITE, _T.QUEUE, name, effect=Effect.DENY)
+    refused = alice.error(f"PUT {name} x")
+    assert re.match(rf"rule \d+ denies Write on queue '{name}'", refused), refused
 
 
 def test_the_brokers_own_topics_are_reached_by_no_prefix(

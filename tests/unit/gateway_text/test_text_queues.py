@@ -53,7 +53,7 @@ def put(person: Person, line: str) -> int:
 
 def test_a_message_is_put_given_and_acknowledged(person: Person, queue: str) -> None:
     first = put(person, f"PUT {queue} hello")
-    second = put(person, f'PUT {queue} {{"Key": "k", "Body": 1, "Priority": 3}}')
+    second = put(person, f'PUT {queue} {{"Key": "k", "Body": 1, "Delay": 0}}')
     assert given(person, f"GET {queue}") == (first, 1, {"Body": "hello"})
     assert person.ok(f"ACK {queue} {first}") == f"{queue} {first}"
     assert f"does not hold message {first}" in person.error(f"ACK {queue} {first}")
@@ -163,6 +163,9 @@ def test_any_broker_serves_any_queue(trio: TextCluster, topic: str) -> None:
         ('PUT {queue} {{"Body": 1, "Delay": -1}}', "number of seconds"),
         ('PUT {queue} {{"Body": 1, "Delay": "x"}}', "number of seconds"),
         ('PUT {queue} {{"Body": 1, "Group": 1}}', "must be a string"),
+        ('PUT {queue} {{"Body": 1, "Priority": 3}}', "set its option max.priority"),
+        ('PUT {queue} {{"Body": 1, "Group": "g"}}', "set its option ordered.groups"),
+        ('PUT {queue} {{"Body": 1, "Id": "7"}}', "set its option deduplication.ms"),
         ("GET {queue} 31", "at most 30 seconds"),
         ("GET {queue} soon", "not a number of seconds"),
         ("GET", "takes a queue"),

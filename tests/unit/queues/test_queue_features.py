@@ -338,7 +338,7 @@ def test_a_queue_may_be_one_session_s_own() -> None:
     host = queue(sharing=Sharing.EXCLUSIVE)
     host.attach(b"a")
     assert host.attach(b"b") == Refused(why=Refusal.EXCLUSIVE)
-    assert host.ask(Take) == Refused(why=Refusal.EXCLUSIVE)
+    assert host.ask(Take) == Refused(why=Refusal.NOT_ATTACHED)
 
 
 def test_a_session_that_does_not_come_back_is_gone_after_its_grace() -> None:

@@ -13,10 +13,14 @@ from kafkaesque.admin.api import (
     transaction_part,
     why_part,
 )
+from kafkaesque.admin.api.access import AccessPages
+from kafkaesque.admin.api.access_routes import access_routes
 from kafkaesque.admin.api.calls import Route
 from kafkaesque.admin.api.changes import ChangePages
 from kafkaesque.admin.api.cluster import ClusterPages
 from kafkaesque.admin.api.context import CensusDesk, Context
+from kafkaesque.admin.api.exchange_routes import exchange_routes
+from kafkaesque.admin.api.exchanges import ExchangePages
 from kafkaesque.admin.api.fan_out import FanOut, PartServer
 from kafkaesque.admin.api.groups import GroupPages
 from kafkaesque.admin.api.keys import KeyPages
@@ -36,6 +40,8 @@ from kafkaesque.admin.api.routes import (
     topic_routes,
     why_routes,
 )
+from kafkaesque.admin.api.rules import RulePages
+from kafkaesque.admin.api.schemas import SchemaPages, schema_routes
 from kafkaesque.admin.api.searching import SearchPages
 from kafkaesque.admin.api.sessions import SessionPages
 from kafkaesque.admin.api.topics import TopicPages
@@ -71,7 +77,7 @@ class Api:
         report: Callable[[str], None],
     ) -> None:
         """`report` is told of our own defects."""
-        context = Context(
+        self.context: Final = Context(
             doors=doors,
             chassis=chassis,
             version=version,
@@ -81,9 +87,9 @@ class Api:
         )
         server = PartServer(doors)
         for part in _PARTS:
-            part.register(context, server)
-        self._plots = PlotPages(context)
-        self.routes: Final = make_routes(context, self._plots, visitors)
+            part.register(self.context, server)
+        self._plots = PlotPages(self.context)
+        self.routes: Final = make_routes(self.context, self._plots, visitors)
         self.router: Final = Router(self.routes, version)
 
     def stop(self) -> None:
@@ -101,9 +107,12 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
         *topic_routes(topics, changes),
         *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
         *queue_routes(queues, QueueChangePages(context, queues)),
-        *key_routes(KeyPages(context, topics)),
+        *exchange_routes(ExchangePages(context)),
+        *key_routes(KeyPages(context, topics, queues)),
         *group_routes(GroupPages(context)),
         *why_routes(WhyPages(context)),
         *plot_routes(plots),
+        *schema_routes(SchemaPages(context)),
+        *access_routes(AccessPages(context), RulePages(context)),
         *session_routes(SessionPages(context, visitors)),
     ]

@@ -6,7 +6,12 @@ from typing import Any, Final
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.calls import Call, Route
-from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.metadata.queue_names import (
+    QueueName,
+    exchange_resource,
+    queue_resource,
+)
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
 from kafkaesque.model.errors import InvariantBroken
 
 
@@ -26,6 +31,8 @@ class Row:
     is_hidden: bool = False
     #: Whether it needs something on the cluster, and its topic, if it may not be seen, is hidden.
     hides_topic: bool = False
+    #: The same with its queue.
+    hides_queue: bool = False
     #: Whether its handler shows only what the client may see; then nothing else is needed.
     is_filtered: bool = False
 
@@ -47,13 +54,15 @@ class Row:
             if not call.could(Operation.DESCRIBE, ResourceType.TOPIC, topic):
                 refuse_unknown_topic(call, topic)
                 return
+        if self.hides_queue:
+            queue = queue_resource(QueueName(call.query.vhost, call.params["queue"]))
+            if not call.could(Operation.DESCRIBE, ResourceType.QUEUE, queue):
+                refuse_unknown_queue(call)
+                return
         if self.is_hidden and not call.could(Operation.DESCRIBE, kind, name):
             _UNKNOWN[kind](call, name)
             return
-        words = self.operation.name.replace("_", " ").title().replace(" ", "")
-        what = kind.name.lower().replace("_", " ")
-        where = "the cluster" if kind is ResourceType.CLUSTER else f"{what} {name!r}"
-        call.refuse(403, "Forbidden", f"no rule allows {words} on {where}")
+        call.refuse(403, "Forbidden", call.refusal(self.operation, kind, name))
 
 
 def refuse_unknown_topic(call: Call[Any, Any], name: str) -> None:
@@ -72,10 +81,29 @@ def refuse_unknown_queue(call: Call[Any, Any]) -> None:
     call.refuse(404, "UnknownQueue", f"queue {name} does not exist")
 
 
+def exchange_of(call: Call[Any, Any]) -> str:
+    """Return the name of the exchange of a call's path; one has none."""
+    word = call.params["exchange"]
+    return "" if word == DEFAULT_EXCHANGE_WORD else word
+
+
+def refuse_unknown_exchange(call: Call[Any, Any]) -> None:
+    """Answer as for an exchange that does not exist."""
+    name, vhost = call.params["exchange"], call.query.vhost
+    call.refuse(404, "NoSuchExchange", f"there is no exchange {name!r} in vhost {vhost!r}")
+
+
+def refuse_unknown_subject(call: Call[Any, Any], name: str) -> None:
+    """Answer as for a subject of schemas that does not exist."""
+    call.refuse(404, "SubjectNotFound", f"there is no subject {name!r}")
+
+
 _UNKNOWN: Final[Mapping[ResourceType, Callable[[Call[Any, Any], str], None]]] = {
     ResourceType.TOPIC: refuse_unknown_topic,
     ResourceType.GROUP: refuse_unknown_group,
     ResourceType.QUEUE: lambda call, _: refuse_unknown_queue(call),
+    ResourceType.SUBJECT: refuse_unknown_subject,
+    ResourceType.EXCHANGE: lambda call, _: refuse_unknown_exchange(call),
 }
 _O: Final = Operation
 
@@ -99,10 +127,20 @@ def _queue(operation: Operation, *, or_cluster: bool = False) -> Row:
     )
 
 
+def _exchange(operation: Operation) -> Row:
+    return Row(
+        operation=operation,
+        resource_type=ResourceType.EXCHANGE,
+        name=lambda call: exchange_resource(call.query.vhost, exchange_of(call)),
+        is_hidden=True,
+    )
+
+
 _SEES_CLUSTER: Final = Row(operation=_O.DESCRIBE)
 _CHANGES_USERS: Final = Row(operation=_O.ALTER)
 _CHANGES_KEYS: Final = Row(operation=_O.ALTER)
 _CHANGES_TOPIC_KEYS: Final = Row(operation=_O.ALTER, hides_topic=True)
+_CHANGES_QUEUE_KEYS: Final = Row(operation=_O.ALTER, hides_queue=True)
 _FILTERED: Final = Row(is_filtered=True)
 _FOR_STRANGERS: Final = Row(is_for_strangers=True)
 
@@ -112,6 +150,20 @@ ROWS: Final[Mapping[str, Row]] = {
     "showSession": _FOR_STRANGERS,
     "logOut": _FOR_STRANGERS,
     "endSessions": _CHANGES_USERS,
+    "listUsers": _SEES_CLUSTER,
+    "listRoles": _SEES_CLUSTER,
+    "listRules": _SEES_CLUSTER,
+    "listCertificates": _SEES_CLUSTER,
+    "explain": _SEES_CLUSTER,
+    "putUser": _CHANGES_USERS,
+    "changeUser": _CHANGES_USERS,
+    "deleteUser": _CHANGES_USERS,
+    "makeAccessKey": _CHANGES_USERS,
+    "deleteAccessKey": _CHANGES_USERS,
+    "putRole": _CHANGES_USERS,
+    "deleteRole": _CHANGES_USERS,
+    "addRules": _CHANGES_USERS,
+    "deleteRule": _CHANGES_USERS,
     "addSecondFactor": _CHANGES_USERS,
     "removeSecondFactor": _CHANGES_USERS,
     # Keys are the cluster's: who may read a topic may not have it shredded.
@@ -119,6 +171,8 @@ ROWS: Final[Mapping[str, Row]] = {
     "rewrapKeys": _CHANGES_KEYS,
     "rotateKey": _CHANGES_TOPIC_KEYS,
     "shredKey": _CHANGES_TOPIC_KEYS,
+    "rotateQueueKey": _CHANGES_QUEUE_KEYS,
+    "shredQueueKey": _CHANGES_QUEUE_KEYS,
     "showCluster": _SEES_CLUSTER,
     "listBrokers": _SEES_CLUSTER,
     "showBroker": _SEES_CLUSTER,
@@ -160,6 +214,26 @@ ROWS: Final[Mapping[str, Row]] = {
     "purgeQueue": _queue(_O.READ),
     # And Write on the queue that messages go to.
     "redriveQueue": _queue(_O.READ),
+    "listVhosts": _FILTERED,
+    "listExchanges": _FILTERED,
+    "declareExchange": Row(
+        operation=_O.CREATE,
+        resource_type=ResourceType.EXCHANGE,
+        name=lambda call: exchange_resource(call.body.vhost, str(call.body.name)),
+    ),
+    "showExchange": _exchange(_O.DESCRIBE),
+    "deleteExchange": _exchange(_O.DELETE),
+    "routeMessage": _exchange(_O.DESCRIBE),
+    # And Write on what they lead to.
+    "bind": _exchange(_O.READ),
+    "unbind": _exchange(_O.READ),
+    "listSubjects": _FILTERED,
+    "showSubject": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.SUBJECT,
+        name=lambda call: call.params["subject"],
+        is_hidden=True,
+    ),
     "listGroups": _FILTERED,
     # And of its topics those that the client may see.
     "showGroup": Row(

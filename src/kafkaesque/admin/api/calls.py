@@ -58,6 +58,12 @@ class Call(Generic[QueryT, BodyT]):
         rights = self.request.visitor.rights
         return rights is None or rights.could(operation, resource_type, name)
 
+    def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        """Return what the client is told where it may not; see `Rights.refusal`."""
+        rights = self.request.visitor.rights
+        assert rights is not None, "nothing is refused where nobody logs in"
+        return rights.refusal(operation, resource_type, name)
+
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is, where that is known."""
         rights = self.request.visitor.rights

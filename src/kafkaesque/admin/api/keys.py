@@ -1,76 +1,100 @@
-"""The keys of encrypted topics: listed, rotated, shredded, wrapped anew; no key is ever shown."""
+"""The keys of encrypted topics and queues: listed, rotated, shredded, wrapped anew; never shown."""
 
 import shlex
+from typing import Any
 
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, DryRun
 from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.queue_values import QueueDryRun
+from kafkaesque.admin.api.queues import QueuePages
 from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.admin.api.values import KeyList, KeyView
+from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.model.errors import RequestRefused
 
 
 class KeyPages:
     """See the module."""
 
-    def __init__(self, context: Context, topics: TopicPages) -> None:
+    def __init__(self, context: Context, topics: TopicPages, queues: QueuePages) -> None:
         self._context = context
         self._topics = topics
+        self._queues = queues
 
     def list_keys(self, call: Call[NoQuery, None]) -> None:
-        """List all versions of all topics' keys."""
-        keys = self._context.doors.keys
-        found: list[KeyView] = []
-        for topic in sorted(
-            self._context.doors.cluster.state.topics.values(), key=lambda each: each.name
-        ):
-            here = keys.versions(topic.topic_id)
-            wrapped = list(keys.wrapped_of(topic.topic_id))
-            found += [
-                KeyView(
-                    topic=topic.name,
-                    version=each.version,
-                    seals=each is wrapped[-1],
-                    keeper=each.keeper,
-                    keeper_key=each.keeper_key,
-                    is_here=each.version in here,
-                )
-                for each in wrapped
-            ]
+        """List all versions of all keys."""
+        state = self._context.doors.cluster.state
+        topics = sorted(state.topics.values(), key=lambda each: each.name)
+        queues = sorted(state.queues.values(), key=lambda each: each.queue)
+        found = [view for holder in (*topics, *queues) for view in self._views(holder)]
         call.answer(KeyList(as_of=self._context.now(), seen_by=self._context.node, keys=found))
+
+    def _views(self, holder: TopicState) -> list[KeyView]:
+        keys = self._context.doors.keys
+        here = keys.versions(holder.topic_id)
+        wrapped = list(keys.wrapped_of(holder.topic_id))
+        is_queue = isinstance(holder, QueueState)
+        return [
+            KeyView(
+                topic="" if is_queue else holder.name,
+                queue=holder.queue.name if isinstance(holder, QueueState) else "",
+                vhost=holder.queue.vhost if isinstance(holder, QueueState) else "",
+                version=each.version,
+                seals=each is wrapped[-1],
+                keeper=each.keeper,
+                keeper_key=each.keeper_key,
+                is_here=each.version in here,
+            )
+            for each in wrapped
+        ]
 
     def rotate_key(self, call: Call[DryRun, None]) -> None:
         """Add a topic's next version, which seals what is produced from then on."""
-        topic = self._topics.find(call)
-        if topic is None:
+        self._rotate(call, self._topics.find(call))
+
+    def rotate_queue_key(self, call: Call[QueueDryRun, None]) -> None:
+        """Add a queue's next version, which seals what is put from then on."""
+        self._rotate(call, self._queues.find(call))
+
+    def shred_key(self, call: Call[DryRun, None]) -> None:
+        """Remove a version of a topic's key: what it has sealed can never be read again."""
+        self._shred(call, self._topics.find(call))
+
+    def shred_queue_key(self, call: Call[QueueDryRun, None]) -> None:
+        """Remove a version of a queue's key: what it has sealed can never be read again."""
+        self._shred(call, self._queues.find(call))
+
+    def _rotate(self, call: Call[Any, None], holder: TopicState | None) -> None:
+        if holder is None:
             return
-        what = f"topic {topic.name} {{}} a new version of its key for new batches"
-        words = ["kafkaesque", "key", "rotate", topic.name]
+        what = f"{_shown(holder)} {{}} a new version of its key for new batches"
+        words = ["kafkaesque", "key", "rotate", *_words(holder)]
         if call.query.dry_run:
             self._answer(call, what.format("would get"), words)
             return
         self._context.doors.keys.rotate(
-            topic.topic_id,
+            holder.topic_id,
             lambda outcome: self._end(call, outcome, what.format("has"), words),
             call.client,
         )
 
-    def shred_key(self, call: Call[DryRun, None]) -> None:
-        """Remove a version: what it has sealed can never be read again."""
-        topic = self._topics.find(call)
-        if topic is None:
+    def _shred(self, call: Call[Any, None], holder: TopicState | None) -> None:
+        if holder is None:
             return
         text = call.params["version"]
         if not text.isdecimal() or len(text) > 9:
             call.refuse(404, "NotFound", f"{text} is no version of a key")
             return
-        words = ["kafkaesque", "key", "shred", topic.name, text, "--yes"]
-        what = f"what version {text} of the key of topic {topic.name} has sealed {{}} unreadable"
+        name, *where = _words(holder)
+        words = ["kafkaesque", "key", "shred", name, text, *where, "--yes"]
+        what = f"what version {text} of the key of {_shown(holder)} has sealed {{}} unreadable"
         if call.query.dry_run:
             self._answer(call, what.format("would be"), words)
             return
         self._context.doors.keys.shred(
-            topic.topic_id,
+            holder.topic_id,
             int(text),
             lambda outcome: self._end(call, outcome, what.format("is"), words),
             call.client,
@@ -90,7 +114,7 @@ class KeyPages:
 
         self._context.doors.keys.rewrap(on_done, call.client)
 
-    def _end(self, call: Call[DryRun, None], outcome: object, what: str, words: list[str]) -> None:
+    def _end(self, call: Call[Any, None], outcome: object, what: str, words: list[str]) -> None:
         if isinstance(outcome, RequestRefused):
             call.refuse_with(outcome)
             return
@@ -99,7 +123,7 @@ class KeyPages:
             CHANGE_MS_MAX, lambda _: self._answer(call, what, words)
         )
 
-    def _answer(self, call: Call[DryRun, None], what: str, words: list[str]) -> None:
+    def _answer(self, call: Call[Any, None], what: str, words: list[str]) -> None:
         call.answer(
             Change(
                 as_of=self._context.now(),
@@ -109,3 +133,17 @@ class KeyPages:
                 command=shlex.join(words),
             )
         )
+
+
+def _shown(holder: TopicState) -> str:
+    if isinstance(holder, QueueState):
+        return f"queue {holder.queue.name}"
+    return f"topic {holder.name}"
+
+
+def _words(holder: TopicState) -> list[str]:
+    """Return how the command line names what has a key."""
+    if not isinstance(holder, QueueState):
+        return [holder.name]
+    vhost, name = holder.queue
+    return [name, "--queue", *([] if vhost == DEFAULT_VHOST else ["--vhost", vhost])]

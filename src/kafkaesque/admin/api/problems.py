@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from kafkaesque.access import errors as access
 from kafkaesque.model import errors
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.routing.exchanges import errors as routing
 
 _STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
     (errors.NotAuthorized, 403),
@@ -12,6 +14,16 @@ _STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
     (errors.TopicExists, 409),
     (errors.UnknownQueue, 404),
     (errors.QueueExists, 409),
+    (access.UserUnknown, 404),
+    (access.RoleUnknown, 404),
+    (access.CredentialUnknown, 404),
+    (routing.NoSuchVhost, 404),
+    (routing.NoSuchExchange, 404),
+    (routing.NoSuchQueue, 404),
+    (routing.NoSuchTopic, 404),
+    (routing.ExchangeReserved, 403),
+    (routing.InequivalentExchange, 409),
+    (routing.ExchangeInUse, 409),
     (errors.OffsetOutOfRange, 416),
     (errors.MessageTooLarge, 413),
     (errors.TopicDeletionDisabled, 403),

@@ -10,7 +10,7 @@ from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, OptionChanges
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.queue_values import NewQueue, QueueDryRun, Redrive
 from kafkaesque.admin.api.queues import QueuePages
-from kafkaesque.broker.metadata.change_rights import ways_of
+from kafkaesque.broker.metadata.change_rights import way_refusal, ways_of
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, queue_resource
 from kafkaesque.broker.metadata.queue_planner import plan_queue, plan_queue_change
@@ -205,7 +205,8 @@ class QueueChangePages:
             raise InvalidRequest(f"messages are in queue {name} already")
         resource = queue_resource(target)
         if not call.may(Operation.WRITE, ResourceType.QUEUE, resource):
-            raise QueueNotAuthorized(f"no rule allows Write on queue {name!r}")
+            words = call.refusal(Operation.WRITE, ResourceType.QUEUE, resource)
+            raise QueueNotAuthorized(words)
         self._context.doors.queues.find(target)
         return name
 
@@ -292,8 +293,8 @@ def _check_ways(call: AnyCall, vhost: str, options: Mapping[str, str | None]) ->
         NotAuthorized: no rule allows to read or write where messages are to come from or go.
     """
     for way in ways_of(vhost, options):
-        if not call.may(way.operation, way.kind, way.name):
-            raise way.refusal
+        if not call.may(*way):
+            raise way_refusal(way, call.refusal(*way))
 
 
 def _words(command: str, name: QueueName) -> list[str]:

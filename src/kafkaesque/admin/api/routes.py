@@ -15,6 +15,7 @@ from kafkaesque.admin.api.groups import GroupPages
 from kafkaesque.admin.api.keys import KeyPages
 from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.plots import LiveEvent, LiveQuery, PlotPages, SeriesQuery, SeriesView
+from kafkaesque.admin.api.queue_values import QueueDryRun
 from kafkaesque.admin.api.reading import MessagePage, MessagePages, MessagesQuery
 from kafkaesque.admin.api.searching import LINES, SearchLine, SearchPages, SearchRequest
 from kafkaesque.admin.api.sessions import (
@@ -205,13 +206,13 @@ def why_routes(pages: WhyPages) -> list[Route]:
 
 
 def key_routes(pages: KeyPages) -> list[Route]:
-    """Return the operations on the keys of encrypted topics."""
+    """Return the operations on the keys of encrypted topics and queues."""
     return [
         Route(
             method="GET",
             path="/keys",
             name="listKeys",
-            summary="Versions of the keys of encrypted topics",
+            summary="Versions of the keys of encrypted topics and queues",
             handle=pages.list_keys,
             result=KeyList,
         ),
@@ -240,6 +241,24 @@ def key_routes(pages: KeyPages) -> list[Route]:
             summary="Remove a version of a topic's key: what it has sealed is unreadable for good",
             handle=pages.shred_key,
             query=DryRun,
+            result=Change,
+        ),
+        Route(
+            method="POST",
+            path="/queues/{queue}/keys",
+            name="rotateQueueKey",
+            summary="Seal what is put from now on with a new version of a queue's key",
+            handle=pages.rotate_queue_key,
+            query=QueueDryRun,
+            result=Change,
+        ),
+        Route(
+            method="DELETE",
+            path="/queues/{queue}/keys/{version}",
+            name="shredQueueKey",
+            summary="Remove a version of a queue's key: what it has sealed is unreadable for good",
+            handle=pages.shred_queue_key,
+            query=QueueDryRun,
             result=Change,
         ),
     ]

@@ -424,9 +424,14 @@ class DoctorView(View, frozen=True, kw_only=True):
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of an encrypted topic's key, as it is wrapped."""
+    """A version of the key of an encrypted topic or queue, as it is wrapped."""
 
+    #: Empty where it is a queue's.
     topic: str
+    #: Empty where it is a topic's.
+    queue: str = ""
+    #: The queue's virtual host.
+    vhost: str = ""
     version: int
     #: Whether it seals new batches.
     seals: bool
@@ -438,6 +443,6 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyList(View, frozen=True, kw_only=True):
-    """All versions of all topics' keys, by topic and version."""
+    """All versions of all keys, by topic and version, then by queue and version."""
 
     keys: list[KeyView]

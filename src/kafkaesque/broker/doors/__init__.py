@@ -9,6 +9,7 @@ from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.live import Live
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import Queues
@@ -36,6 +37,7 @@ class Doors:
     publishing: Publishing
     queues: Queues
     exchanges: Exchanges
+    live: Live
     reading: Reading
     groups: Groups
     transactions: Transactions

@@ -1,4 +1,8 @@
-"""Exchanges of the cluster, from any broker: a publish reaches every queue that it is routed to."""
+"""Exchanges of the cluster, from any broker: a publish reaches every queue that it is routed to.
+
+What comes to `amq.topic` of the default virtual host also reaches the live subscribers of its name,
+as if they were one more place that it is bound to. Nobody else brings messages to both.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,16 +11,27 @@ from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
+from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
 from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.exchanges.router import Router
-from kafkaesque.routing.exchanges.topology import Binding, Exchange, Topology, Vhost
+from kafkaesque.routing.exchanges.topology import (
+    DEFAULT_VHOST,
+    NAMES_EXCHANGE,
+    Binding,
+    Exchange,
+    Topology,
+    Vhost,
+)
+from kafkaesque.routing.live_message import LiveMessage, live_message
 from kafkaesque.routing.message import RoutedMessage
+from kafkaesque.routing.names import NameKey, key_of_routing_key
 
 #: A command is done, or refused; called once, maybe at once.
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
@@ -29,8 +44,10 @@ class Publication(NamedTuple):
 
     routed: RoutedMessage
     message: NewMessage
-    #: The headers that a topic gets; None: those of the message.
+    #: The headers that a topic and live subscribers get; None: those of the message.
     topic_headers: Headers | None = None
+    #: The same message as live subscribers get it; None: it is made of the others.
+    live: LiveMessage | None = None
 
 
 class Exchanges:
@@ -39,7 +56,7 @@ class Exchanges:
     and `NoSuchExchange`. Rights to publish (Write on the exchange) are for gateways to check.
     """
 
-    __slots__ = ("_clock", "_cluster", "_dice", "_lanes", "_router", "_topology")
+    __slots__ = ("_clock", "_cluster", "_dice", "_hub", "_lanes", "_router", "_topology")
 
     def __init__(
         self,
@@ -48,7 +65,9 @@ class Exchanges:
         cluster: Cluster,
         queues: Queues,
         publishing: Publishing,
+        hub: LiveHub,
     ) -> None:
+        self._hub = hub
         self._clock = env.clock
         self._dice = env.dice
         self._cluster = cluster
@@ -112,6 +131,20 @@ class Exchanges:
             self._routing()
         return self._router.route(vhost, exchange, message)
 
+    def has_live(self, vhost: str, route: Route, message: RoutedMessage) -> bool:
+        """Tell whether a route leads to live subscribers, as far as this broker has heard."""
+        return (
+            route.has_names
+            and vhost == DEFAULT_VHOST
+            and self._hub.wants(key_of_routing_key(message.key))
+        )
+
+    @property
+    def has_names_bound(self) -> bool:
+        """Whether anything is bound to the exchange of names that live subscribers share."""
+        exchange = self._routing().vhost(DEFAULT_VHOST).exchanges[NAMES_EXCHANGE]
+        return bool(exchange.bindings)
+
     # -- what the controller is asked
 
     def submit(self, command: ExchangeCommand, timeout_ms: int, on_done: OnOutcome) -> None:
@@ -136,9 +169,10 @@ class Exchanges:
     ) -> None:
         """Publish messages; `on_done` may be called at once.
 
-        A number says that so many queues and topics have the message, committed; 0 that nobody
-        wants it. After a refusal some of them may have it, or all. Messages that go to the same
-        queue come there in the order of the calls, whoever makes them on this broker.
+        A number says that so many queues and topics have the message, committed, and one more if it
+        was given to live subscribers, who promise nothing; 0 that nobody wants it. After a refusal
+        some of them may have it, or all. Messages that go to the same queue come there in the
+        order of the calls, whoever makes them on this broker.
 
         Refusals: those of `route`; `OverBound` where too much is on its way, or a queue is full;
         `RequestTimedOut`, `LeaderNotAvailable`, and what else a queue or a topic may say.
@@ -157,6 +191,8 @@ class Exchanges:
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
         total = len(route.queues) + len(route.delayed_queues) + len(route.topics)
+        if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
+            on_kept = _one_more(on_kept)
         ticket = self._lanes.open(total, message, on_kept)
         if ticket is None:
             return
@@ -174,6 +210,16 @@ class Exchanges:
             for topic in route.topics:
                 self._lanes.to_topic(topic, sent, ticket)
 
+    def _give_to_live(self, publication: Publication) -> bool:
+        """Give a message to live subscribers; say whether there may be any."""
+        live = publication.live
+        if live is not None:
+            return self._hub.publish(live)
+        key = key_of_routing_key(publication.routed.key)
+        if not self._hub.wants(key):
+            return False
+        return self._hub.publish(_as_live(publication, key))
+
     # -- the topology of now
 
     def _routing(self) -> Topology:
@@ -189,6 +235,22 @@ class Exchanges:
         if found is None:
             raise UnknownQueue(f"no queue '{queue}' in vhost '{vhost}'")
         return self._cluster.leaders.leader(found.partitions[0].group) == self._cluster.node
+
+
+def _as_live(publication: Publication, key: NameKey) -> LiveMessage:
+    message, headers = publication.message, publication.topic_headers
+    headers = message.headers if headers is None else headers
+    shown = tuple(each for each in headers if not each[0].startswith(PREFIX))
+    return live_message(key, message.value or b"", shown, qos=1)
+
+
+def _one_more(on_kept: OnKept) -> OnKept:
+    """Have live subscribers count as one more place."""
+
+    def on_counted(outcome: int | RequestRefused) -> None:
+        on_kept(outcome if isinstance(outcome, RequestRefused) else outcome + 1)
+
+    return on_counted
 
 
 class _Counting:

@@ -106,3 +106,23 @@ class Publishing:
             on_done(InvalidTopic(f"{where.topic} is written by brokers only"))
             return
         self._forwarder.produce(where, records, acks, timeout_ms, on_done, is_wanted)
+
+    def publish_at(
+        self,
+        where: TopicPartition,
+        end_offset: int,
+        records: bytes,
+        *,
+        timeout_ms: int,
+        on_done: OnProduced,
+    ) -> None:
+        """Append a batch at the leader if its log ends at `end_offset`, and wait for the commit.
+
+        So several brokers may decide by what the log holds, and none decides by less. `on_done`
+        gets `LogEndMoved` where it does not end there, maybe by a batch that is not committed; the
+        other refusals are those of `publish`. It may be called at once.
+        """
+        if where.topic in INTERNAL_TOPICS:
+            on_done(InvalidTopic(f"{where.topic} is written by brokers only"))
+            return
+        self._forwarder.append_at(where, end_offset, records, timeout_ms, on_done)

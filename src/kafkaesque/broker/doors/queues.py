@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from msgspec import UNSET
+
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import OWN_VHOST_MARK, QueueName
@@ -44,6 +46,10 @@ class NewMessage(NamedTuple):
     not_after_ms: int = 0
     #: 16 bytes by which duplicates are known, if the queue has `deduplication.ms`.
     identity: bytes = b""
+    #: Milliseconds after it is in the log; at most one of this and `not_before_ms`.
+    delay_ms: int = 0
+    #: Milliseconds that it lives in the log; at most one of this and `not_after_ms`.
+    time_to_live_ms: int = 0
 
 
 class LedQueue(NamedTuple):
@@ -134,15 +140,24 @@ class Queues:
         messages: Sequence[NewMessage],
         timeout_ms: int,
         on_done: Callable[[PutResult | RequestRefused], None],
+        *,
+        is_strict: bool = False,
     ) -> None:
-        """Put messages into a queue, in order; no consumer has to be there."""
+        """Put messages into a queue, in order; no consumer has to be there.
+
+        With `is_strict`, a message that has a priority, a group or an identity is refused where the
+        queue has no option for that.
+        """
         now_ms = self._clock.wall_ms()
         records = [
             Record(number, now_ms, each.key, each.value, _headers_of(each))
             for number, each in enumerate(messages)
         ]
         request = PutMessages(
-            log_id=log_id, records=bytes(encode_batch(records)), timeout_ms=timeout_ms
+            log_id=log_id,
+            records=bytes(encode_batch(records)),
+            timeout_ms=timeout_ms,
+            is_strict=True if is_strict else UNSET,
         )
         self._calls.ask(request, PutResult, timeout_ms, on_done)
 
@@ -170,5 +185,7 @@ def _headers_of(message: NewMessage) -> Headers:
         not_before_ms=message.not_before_ms,
         not_after_ms=message.not_after_ms,
         identity=message.identity,
+        delay_ms=message.delay_ms,
+        time_to_live_ms=message.time_to_live_ms,
     )
     return (*own, *said)

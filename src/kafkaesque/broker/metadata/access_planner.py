@@ -38,7 +38,7 @@ from kafkaesque.broker.requests.access_commands import (
     UseTotpStep,
 )
 from kafkaesque.broker.requests.commands import RegisterBroker
-from kafkaesque.model.errors import InvalidRequest
+from kafkaesque.model.errors import InvalidRequest, UnknownTopicId
 from kafkaesque.model.ids import TopicId
 
 #: Delegation tokens that are over and go when the next one is made.
@@ -57,6 +57,8 @@ def plan_access(
     check_may_change_access(state)
     if isinstance(command, RemoveKey):
         _check_shreddable(state, command.name)
+    if isinstance(command, PutKey):
+        _check_has_owner(state, command.key.name)
     removed: tuple[Rule, ...] = ()
     if isinstance(command, RemoveRules):
         removed, records = planner.plan_filtered_removal(state.access, command.wanted)
@@ -78,6 +80,13 @@ def _check_shreddable(state: ClusterState, key: str) -> None:
             f"{topic.name} is an internal topic: what an old version of its key has sealed is "
             "needed, and nobody can make it unreadable"
         )
+
+
+def _check_has_owner(state: ClusterState, key: str) -> None:
+    """Let no broker that has not heard of it make a key for what was deleted: it would stay."""
+    topic_id = topic_of_key(key)
+    if topic_id is not None and state.owner(TopicId(topic_id)) is None:
+        raise UnknownTopicId(f"the topic or queue of the key {key} does not exist")
 
 
 def _plan(state: AccessState, command: AccessCommand) -> list[AnyAccessRecord]:

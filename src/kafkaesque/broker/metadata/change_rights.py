@@ -12,6 +12,7 @@ from kafkaesque.access.credentials import CredentialId, DelegationToken
 from kafkaesque.access.decisions import Judge
 from kafkaesque.access.delegation_tokens import is_party
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
 from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
@@ -87,6 +88,12 @@ class _Case:
         client = self.client
         return self._judge.decide(client.who, client.host, operation, kind, name).allowed
 
+    def words(self, operation: Operation, kind: ResourceType, name: str) -> str:
+        """Return what the client is told if it may not."""
+        client = self.client
+        decision = self._judge.decide(client.who, client.host, operation, kind, name)
+        return refusal_words(decision, operation, kind, name)
+
     def may_cluster(self, operation: Operation) -> bool:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -136,7 +143,7 @@ def _queue(operation: Operation) -> _Rule:
         name = queue_resource(QueueName(case.command.vhost, case.command.name))
         if case.may(operation, ResourceType.QUEUE, name) or case.may_cluster(operation):
             return _ways(case)
-        return QueueNotAuthorized(f"no rule allows this with queue {name!r}")
+        return QueueNotAuthorized(case.words(operation, ResourceType.QUEUE, name))
 
     return rule
 
@@ -147,26 +154,34 @@ class Way(NamedTuple):
     operation: Operation
     kind: ResourceType
     name: str
-    refusal: NotAuthorized
+
+
+_REFUSALS: Final[Mapping[ResourceType, type[NotAuthorized]]] = {
+    ResourceType.QUEUE: QueueNotAuthorized,
+    ResourceType.EXCHANGE: ExchangeNotAuthorized,
+    ResourceType.TOPIC: TopicNotAuthorized,
+}
+
+
+def way_refusal(way: Way, words: str) -> NotAuthorized:
+    """Return the refusal for what a client may not, as `words` say."""
+    return _REFUSALS[way.kind](words)
 
 
 def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
     """Yield what options of a queue need: writing where dead letters go, reading what is read."""
     queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
     if queue:
-        name = queue_resource(QueueName(vhost, queue))
-        refusal = QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
-        yield Way(Operation.WRITE, ResourceType.QUEUE, name, refusal)
+        yield Way(Operation.WRITE, ResourceType.QUEUE, queue_resource(QueueName(vhost, queue)))
     exchange = options.get("dead.letter.exchange")
     if exchange:
         word = "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
-        name = exchange_resource(vhost, word)
-        yield Way(Operation.WRITE, ResourceType.EXCHANGE, name, _exchange_refusal(name))
+        yield Way(Operation.WRITE, ResourceType.EXCHANGE, exchange_resource(vhost, word))
     if topic:
-        yield Way(Operation.WRITE, ResourceType.TOPIC, topic, _topic_refusal())
+        yield Way(Operation.WRITE, ResourceType.TOPIC, topic)
     source = options.get("source.topic")
     if source:
-        yield Way(Operation.READ, ResourceType.TOPIC, source, _topic_refusal())
+        yield Way(Operation.READ, ResourceType.TOPIC, source)
 
 
 def _ways(case: _Case) -> NotAuthorized | None:
@@ -174,7 +189,7 @@ def _ways(case: _Case) -> NotAuthorized | None:
     options = getattr(command, "options", None) or getattr(command, "changes", None) or {}
     for way in ways_of(command.vhost, options):
         if not case.may(way.operation, way.kind, way.name):
-            return way.refusal
+            return way_refusal(way, case.words(*way))
     return None
 
 
@@ -183,7 +198,7 @@ def _vhost(operation: Operation) -> _Rule:
         vhost = case.command.vhost
         if case.may(operation, ResourceType.VHOST, vhost) or case.may_cluster(Operation.ALTER):
             return None
-        return VhostNotAuthorized(f"no rule allows this with virtual host {vhost!r}")
+        return VhostNotAuthorized(case.words(operation, ResourceType.VHOST, vhost))
 
     return rule
 
@@ -192,11 +207,7 @@ def _exchange(case: _Case, operation: Operation, name: str) -> NotAuthorized | N
     resource = exchange_resource(case.command.vhost, name)
     if case.may(operation, ResourceType.EXCHANGE, resource):
         return None
-    return _exchange_refusal(resource)
-
-
-def _exchange_refusal(resource: str) -> NotAuthorized:
-    return ExchangeNotAuthorized(f"no rule allows this with exchange {resource!r}")
+    return ExchangeNotAuthorized(case.words(operation, ResourceType.EXCHANGE, resource))
 
 
 def _declaration(case: _Case) -> NotAuthorized | None:
@@ -221,14 +232,15 @@ def _binding(case: _Case) -> NotAuthorized | None:
     command = case.command
     to = command.destination
     if to.is_topic and not case.may(Operation.WRITE, ResourceType.TOPIC, to.name):
-        return _topic_refusal()
+        return TopicNotAuthorized(case.words(Operation.WRITE, ResourceType.TOPIC, to.name))
     if to.is_exchange:
         refusal = _exchange(case, Operation.WRITE, to.name)
     else:
         refusal = None
         name = queue_resource(QueueName(command.vhost, to.name))
         if not to.is_topic and not case.may(Operation.WRITE, ResourceType.QUEUE, name):
-            refusal = QueueNotAuthorized(f"no rule allows to write to queue {name!r}")
+            words = case.words(Operation.WRITE, ResourceType.QUEUE, name)
+            refusal = QueueNotAuthorized(words)
     return refusal or _exchange(case, Operation.READ, command.source)
 
 

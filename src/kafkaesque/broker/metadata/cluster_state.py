@@ -13,7 +13,13 @@ from kafkaesque.access.records import read_access_image, write_access_image
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata.features import UNSAID
-from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, is_own_vhost, queue_log
+from kafkaesque.broker.metadata.queue_names import (
+    DEFAULT_VHOST,
+    QueueName,
+    id_of_queue_log,
+    is_own_vhost,
+    queue_log,
+)
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
     AnyMetadataRecord,
@@ -180,6 +186,15 @@ class QueueState(TopicState):
     source: TopicId | None = None
 
 
+def _partition_of(log: TopicState, where: TopicPartition) -> PartitionState:
+    if not 0 <= where.partition < len(log.partitions):
+        raise UnknownTopicOrPartition(
+            f"topic {log.name!r} has partitions 0 to {len(log.partitions) - 1}, not "
+            f"{where.partition}"
+        )
+    return log.partitions[where.partition]
+
+
 def _first_routing() -> Topology:
     """Return the virtual host that every cluster has; it is written down nowhere."""
     routing = Topology()
@@ -309,13 +324,17 @@ class ClusterState:
         Raises:
             UnknownTopicOrPartition: no such topic, or it has fewer partitions.
         """
-        name, index = where
-        partitions = self.topic(name).partitions
-        if not 0 <= index < len(partitions):
-            raise UnknownTopicOrPartition(
-                f"topic {name!r} has partitions 0 to {len(partitions) - 1}, not {index}"
-            )
-        return partitions[index]
+        return _partition_of(self.topic(where.topic), where)
+
+    def placed(self, where: TopicPartition) -> PartitionState:
+        """Return the placement of a partition, or of a part of a queue's log by the log's name.
+
+        Raises:
+            UnknownTopicOrPartition: no such topic or log, or it has fewer partitions.
+        """
+        log_id = id_of_queue_log(where.topic)
+        queue = None if log_id is None else self.queues_by_log.get(log_id)
+        return self.partition(where) if queue is None else _partition_of(queue, where)
 
     def apply(self, record: AnyMetadataRecord) -> None:
         """Take a committed record.

@@ -19,7 +19,12 @@ from kafkaesque.broker.metadata.records import (
     GroupConfigChanged,
     TopicConfigChanged,
 )
-from kafkaesque.broker.metadata.topic_names import AUDIT_TOPIC, SCHEMAS_TOPIC, TABLE_TOPICS
+from kafkaesque.broker.metadata.topic_names import (
+    AUDIT_TOPIC,
+    RETAINED_TOPIC,
+    SCHEMAS_TOPIC,
+    TABLE_TOPICS,
+)
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE
 from kafkaesque.broker.options.groups import (
     GROUP_OPTIONS,
@@ -56,6 +61,11 @@ def check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str])
         raise InvalidConfig(
             f"{name} is an internal topic, and its {policy} must be compact: otherwise schemas "
             "would be deleted in time"
+        )
+    if name == RETAINED_TOPIC and is_changed and after.get(policy) != "compact":
+        raise InvalidConfig(
+            f"{name} is an internal topic, and its {policy} must be compact: otherwise retained "
+            "messages would be deleted in time"
         )
     if name in TABLE_TOPICS and is_changed and after.get(policy) != "compact":
         raise InvalidConfig(

@@ -5,6 +5,7 @@ from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.feature_planner import check_may_have_exchanges
+from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, check_vhost
 from kafkaesque.broker.metadata.records import AnyMetadataRecord, RoutingChanged, TopicDeleted
 from kafkaesque.broker.requests.exchange_commands import (
@@ -124,6 +125,8 @@ def _plan_vhost_deletion(
         TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms)
         for each in state.queues_of(command.vhost)
     ]
+    for each in state.queues_of(command.vhost):
+        records += keys_that_end_with(state, each.topic_id)
     return records + _changes([VhostRemoved(vhost=command.vhost)])
 
 

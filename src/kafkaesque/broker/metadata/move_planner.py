@@ -66,7 +66,7 @@ def plan_moves(
 def _plan_one(
     state: ClusterState, wanted: WantedReplicas, *, may_change_factor: bool
 ) -> PartitionPlacement | None:
-    partition = state.partition(TopicPartition(wanted.topic, wanted.partition))
+    partition = state.placed(TopicPartition(wanted.topic, wanted.partition))
     recovery = state.recoveries.get(partition.group)
     if recovery is not None and recovery.is_open:
         raise InvalidRequest(

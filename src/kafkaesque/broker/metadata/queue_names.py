@@ -102,3 +102,13 @@ def queue_resource(queue: QueueName) -> str:
 def queue_log(log_id: TopicId) -> str:
     """Return the name of a queue's log: unlike the queue's own, it is never used again."""
     return QUEUE_LOG_PREFIX + log_id.hex()
+
+
+def id_of_queue_log(name: str) -> TopicId | None:
+    """Return the id of a queue's log by its name; None: it is not called so."""
+    if not name.startswith(QUEUE_LOG_PREFIX):
+        return None
+    try:
+        return TopicId(bytes.fromhex(name.removeprefix(QUEUE_LOG_PREFIX)))
+    except ValueError:
+        return None

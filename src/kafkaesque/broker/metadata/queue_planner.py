@@ -11,22 +11,27 @@ from kafkaesque.broker.metadata.exchange_planner import (
     exchanges_that_end_with_queue,
     exchanges_that_end_with_topic,
 )
-from kafkaesque.broker.metadata.feature_planner import check_may_have_queues
+from kafkaesque.broker.metadata.feature_planner import check_may_encrypt, check_may_have_queues
+from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.queue_names import (
     QueueName,
     check_queue_name,
     share_group_of,
     share_queue,
 )
+from kafkaesque.broker.metadata.queue_sealing import is_sealed
 from kafkaesque.broker.metadata.records import (
     AnyMetadataRecord,
     PartitionPlacement,
     PartitionsAdded,
     QueueChanged,
     QueueCreated,
+    TopicConfigChanged,
     TopicDeleted,
 )
+from kafkaesque.broker.options.encryption import ENCRYPTION, is_encrypted
 from kafkaesque.broker.options.queues import (
+    OF_THE_LOG,
     QUEUES_MAX,
     SOURCE_START,
     SOURCE_TOPIC,
@@ -99,7 +104,7 @@ def plan_queue(
         log_id=log_id,
         partitions=place() if source is None else number(_placed_as(source)),
         options=options,
-        configs=LOG_CONFIGS,
+        configs=log_configs(options),
         source=msgspec.UNSET if source is None else source.topic_id,
         at_ms=wall_ms,
     )
@@ -215,11 +220,19 @@ def plan_queue_deletion(
     """
     queue = state.queue(QueueName(command.vhost, command.name))
     deleted = TopicDeleted(topic_id=queue.topic_id, name=queue.name, at_ms=wall_ms)
-    return [*exchanges_that_end_with_queue(state, queue.queue), deleted]
+    keys = keys_that_end_with(state, queue.topic_id)
+    return [*exchanges_that_end_with_queue(state, queue.queue), deleted, *keys]
 
 
-def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueChanged]:
-    """Return the record of a queue's options, if they change.
+def log_configs(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a queue's log, as the queue's options have it."""
+    return {**LOG_CONFIGS, **{name: options[name] for name in OF_THE_LOG if name in options}}
+
+
+def plan_queue_change(
+    state: ClusterState, command: ChangeQueue
+) -> list[QueueChanged | TopicConfigChanged]:
+    """Return the records of a queue's options, and of its log's, if they change.
 
     Raises:
         UnknownQueue: there is none of the name.
@@ -238,7 +251,16 @@ def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueCh
     options = _checked(state, queue.queue, options)
     if options == queue.options:
         return []
-    return [QueueChanged(log_id=queue.topic_id, options=options)]
+    changed: list[QueueChanged | TopicConfigChanged] = [
+        QueueChanged(log_id=queue.topic_id, options=options)
+    ]
+    configs = {
+        **{name: value for name, value in queue.configs.items() if name not in OF_THE_LOG},
+        **{name: value for name, value in options.items() if name in OF_THE_LOG},
+    }
+    if configs != queue.configs:
+        changed.append(TopicConfigChanged(topic_id=queue.topic_id, configs=configs))
+    return changed
 
 
 def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -> dict[str, str]:
@@ -251,23 +273,43 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
         policy = make_policy(options)
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
-    target = policy.dead_letters_to
+    taker = _dead_letters_taker(state, name, policy.dead_letters_to)
+    if is_encrypted(options):
+        check_may_encrypt(state)
+        if taker is not None and not is_sealed(state, taker):
+            raise InvalidConfig(
+                f"dead letters of an encrypted queue go where they are encrypted, too: set "
+                f"{ENCRYPTION} of {_shown(taker)} first"
+            )
+    return dict(options)
+
+
+def _dead_letters_taker(state: ClusterState, name: QueueName, target: str) -> TopicState | None:
+    """Return the queue or topic that takes a queue's dead letters; None: nothing, or who knows.
+
+    Raises:
+        InvalidConfig: there is no such queue or topic.
+    """
     topic = topic_of_target(target)
     if topic is not None:
         if topic not in state.topics or state.topics[topic].is_internal:
             raise InvalidConfig(f"dead.letter.topic: there is no topic {topic!r} for it")
-    elif (
-        exchange_of_target(target) is None
-        and target
-        and QueueName(name.vhost, target) not in state.queues
-        and target != name.name
-    ):
+        return state.topics[topic]
+    if exchange_of_target(target) is not None or target in ("", name.name):
+        return None
+    taker = state.queues.get(QueueName(name.vhost, target))
+    if taker is None:
         raise InvalidConfig(f"dead.letter.queue: there is no queue {target!r}")
-    return dict(options)
+    return taker
+
+
+def _shown(taker: TopicState) -> str:
+    return f"queue {taker.queue}" if isinstance(taker, QueueState) else f"topic {taker.name}"
 
 
 def _expect_equal(queue: QueueState, options: Mapping[str, str]) -> None:
-    if make_policy(queue.options) != make_policy(options):
+    is_equal = make_policy(queue.options) == make_policy(options)
+    if not is_equal or is_encrypted(queue.options) != is_encrypted(options):
         differing = sorted(
             name
             for name in {*queue.options, *options}

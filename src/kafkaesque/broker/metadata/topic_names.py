@@ -11,8 +11,10 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 AUDIT_TOPIC = "__audit"
 #: Schemas of records, and what new ones have to fit; see `SchemaLog`.
 SCHEMAS_TOPIC = "__schemas"
+#: The last retained message of each name; see `RetainedLog`.
+RETAINED_TOPIC = "__retained"
 #: Topics that the brokers make, and write to alone; and those of them that hold tables.
-INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AUDIT_TOPIC, SCHEMAS_TOPIC)
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AUDIT_TOPIC, SCHEMAS_TOPIC, RETAINED_TOPIC)
 TABLE_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 #: Logs of queues have this and their id as names. They are no topics: no client sees them.
 QUEUE_LOG_PREFIX = "__queue-"

@@ -5,19 +5,17 @@ Pure functions over `ClusterState`; `planner.py` calls them.
 
 from collections.abc import Mapping, Sequence
 
-from kafkaesque.access.records import KeyRemoved
-from kafkaesque.access.sealed import topic_key_name
 from kafkaesque.broker.metadata.cluster_state import ClusterState, TopicState
 from kafkaesque.broker.metadata.config_planner import (
     check_encryption,
     check_policy,
     checked_topic_options,
 )
+from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.plan import Plan, PlanInputs
 from kafkaesque.broker.metadata.queue_planner import plan_cursor_growth, plan_ends_with_topic
 from kafkaesque.broker.metadata.records import (
-    AccessChanged,
     PartitionPlacement,
     PartitionsAdded,
     TopicCreated,
@@ -25,6 +23,7 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
+    RETAINED_TOPIC,
     SCHEMAS_TOPIC,
     TABLE_TOPICS,
     check_topic_name,
@@ -170,7 +169,7 @@ def number_groups(
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
     """Return the options of a new topic: those with tables are compacted, whoever makes them."""
-    is_compacted = name in TABLE_TOPICS or name == SCHEMAS_TOPIC
+    is_compacted = name in (*TABLE_TOPICS, SCHEMAS_TOPIC, RETAINED_TOPIC)
     return {"cleanup.policy": "compact", **configs} if is_compacted else configs
 
 
@@ -191,13 +190,12 @@ def plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs)
         raise InvalidTopic(f"{AUDIT_TOPIC} is the audit log and cannot be deleted")
     if topic.name == SCHEMAS_TOPIC:
         raise InvalidTopic(f"{SCHEMAS_TOPIC} has all schemas: delete subjects at the registry")
+    if topic.name == RETAINED_TOPIC:
+        raise InvalidTopic(
+            f"{RETAINED_TOPIC} has all retained messages: publish empty ones to clear them"
+        )
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
-    key_name = topic_key_name(topic.topic_id)
-    keys = [
-        AccessChanged(change=KeyRemoved(name=name, version=version))
-        for name, version in state.access.keys
-        if name == key_name
-    ]
+    keys = keys_that_end_with(state, topic.topic_id)
     return Plan(
         records=[deleted, *keys, *plan_ends_with_topic(state, topic.topic_id, inputs.wall_ms)],
         result=_topic_result(topic),

@@ -1,5 +1,6 @@
 """The option of encryption at rest: see `kafkaesque.broker.options.tables`."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from kafkaesque.model.options import Option, OptionType
@@ -21,6 +22,16 @@ TOPIC_ENCRYPTION_OPTIONS = (
     ),
 )
 
+QUEUE_ENCRYPTION_OPTION = Option(
+    name=ENCRYPTION,
+    type=OptionType.STRING,
+    default=NONE,
+    choices=_CHOICES,
+    doc="aes256-gcm: the leader seals messages before they are written, with a key of the queue's "
+    "own; brokers need key.keeper.file. Sizes, times, priorities, and hashes of groups and ids "
+    "stay visible. Dead letters and redriven messages go to encrypted queues and topics only.",
+)
+
 BROKER_ENCRYPTION_OPTIONS = (
     Option(
         name=INTERNAL_ENCRYPTION,
@@ -32,3 +43,8 @@ BROKER_ENCRYPTION_OPTIONS = (
         "with; change it later as these topics' option. Brokers need key.keeper.file.",
     ),
 )
+
+
+def is_encrypted(configs: Mapping[str, str]) -> bool:
+    """Tell whether a topic, or a queue's log, with these options is sealed."""
+    return configs.get(ENCRYPTION, NONE) != NONE

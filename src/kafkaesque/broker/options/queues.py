@@ -6,6 +6,8 @@ Names are RabbitMQ's without their `x-`, or SQS's in the same spelling, where th
 from collections.abc import Mapping
 from typing import Final
 
+from kafkaesque.broker.options.encryption import ENCRYPTION, NONE, QUEUE_ENCRYPTION_OPTION
+from kafkaesque.broker.options.nats import QUEUE_NATS_OPTIONS
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.options import (
     INT32_MAX,
@@ -35,7 +37,14 @@ DEFAULT_EXCHANGE_WORD: Final = "amq.default"
 SOURCE_TOPIC: Final = "source.topic"
 #: How a client of AMQP has declared the queue.
 DECLARATION: Final = "amqp.declaration"
+#: Whose session of MQTT the queue is.
+MQTT_SESSION: Final = "mqtt.session"
+#: Which subscription of MQTT its consumers share.
+MQTT_SHARE: Final = "mqtt.share"
 SOURCE_START: Final = "source.start"
+WRITE_CACHING: Final = "write.caching"
+#: What the queue's log has as its own options.
+OF_THE_LOG: Final = (ENCRYPTION, WRITE_CACHING)
 #: What a cursor cannot have: its messages are admitted by the topic.
 _NOT_OF_CURSORS: Final = (
     "deduplication.ms",
@@ -264,12 +273,34 @@ QUEUE_OPTIONS: Final = OptionTable(
             "Messages per second that a redrive moves; 0: as many as go.",
             most=1_000_000,
         ),
+        QUEUE_ENCRYPTION_OPTION,
+        Option(
+            name=WRITE_CACHING,
+            type=_BOOLEAN,
+            default=False,
+            doc="Whether what is put, taken and settled is acknowledged before it is synced to "
+            "disk. It is faster; a power failure of a majority may lose the newest of it.",
+        ),
         *_OF_SQS,
         Option(
             name=DECLARATION,
             type=_STRING,
             default="",
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
+        ),
+        *QUEUE_NATS_OPTIONS,
+        Option(
+            name=MQTT_SESSION,
+            type=_STRING,
+            default="",
+            doc="Over MQTT: whose session the queue is, as JSON. Not for people to set.",
+        ),
+        Option(
+            name=MQTT_SHARE,
+            type=_STRING,
+            default="",
+            doc="Over MQTT: which subscription its consumers share, as JSON. Not for people to "
+            "set.",
         ),
     ],
 )
@@ -291,6 +322,10 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         useless = [name for name in _NOT_OF_CURSORS if values[name]]
         if useless:
             raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
+        if values[ENCRYPTION] != NONE:
+            raise InvalidConfig(
+                f"a queue over a topic holds no messages: set {ENCRYPTION} of the topic"
+            )
     ways = [name for name in _DEAD_LETTER_WAYS if values[name]]
     if len(ways) > 1:
         raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")

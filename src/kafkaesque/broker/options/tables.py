@@ -15,6 +15,7 @@ from kafkaesque.broker.options.encryption import (
 )
 from kafkaesque.broker.options.kafka import KAFKA_OPTIONS
 from kafkaesque.broker.options.log import BROKER_UNIT_OPTIONS, TOPIC_LOG_OPTIONS, UNITS
+from kafkaesque.broker.options.nats import TOPIC_NATS_OPTIONS
 from kafkaesque.broker.options.replication import (
     BROKER_REPLICATION_OPTIONS,
     TOPIC_REPLICATION_OPTIONS,
@@ -174,6 +175,7 @@ TOPIC_OPTIONS = OptionTable(
         *TOPIC_LOG_OPTIONS,
         *TOPIC_REPLICATION_OPTIONS,
         *TOPIC_SCHEMA_OPTIONS,
+        *TOPIC_NATS_OPTIONS,
     ],
     absent_topic_option,
     TOPIC_ORDERS,

@@ -314,16 +314,16 @@ class Partition:
             append_time_ms = None
         else:
             append_time_ms = self._clock.wall_ms() if self.config.append_time else None
-            if (seals := self._seals) is None:
+            seals, stored = self._seals, records
+            if seals is None:
                 appended = replica.append(records, batch, append_time_ms)
             else:
-                appended = seals.append(replica, records, batch, append_time_ms)
+                tables = self.tables
+                appended, stored = seals.append(replica, records, batch, append_time_ms, tables)
             base_offset, next_offset, _ = appended
-            # At once, not when it is in the log: the next request of the same turn follows on it.
-            self.producers.note(batch, base_offset)
-            if self.tables is not None:
-                # Its offsets and its time are what the append has written into it.
-                self.tables.note(read_batch_header(records), records, base_offset)
+            self.producers.note(batch, base_offset)  # the turn's next request follows on it
+            if self.tables is not None:  # its offsets and its time were written by the append
+                self.tables.note(read_batch_header(stored), stored, base_offset)
             self._activity.messages_in += batch.last_offset_delta + 1
             self._activity.bytes_in += len(records)
         result = ProduceResult(

@@ -10,6 +10,7 @@ topic do not come here at all.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import Appended, AppendedBatch
@@ -107,8 +108,12 @@ class PartitionSealing:
         records: bytearray | memoryview,
         batch: BatchHeader,
         append_time_ms: int | None,
-    ) -> Appended:
+        tables: PartitionTables | None,
+    ) -> tuple[Appended, bytearray]:
         """Seal a batch for the offset that it gets, and propose it; see `Replica.append`.
+
+        What `tables` have to know of it stands beside it in the clear. Returned is the sealed
+        batch, too.
 
         Raises:
             LeaderNotAvailable: the topic's key is being made or unwrapped.
@@ -125,13 +130,15 @@ class PartitionSealing:
             append_time_ms=append_time_ms,
             max_timestamp_ms=None if latest_ms == batch.max_timestamp_ms else latest_ms,
         )
-        sealed, header = sealer.seal(records, read_batch_header(records))
+        plain = read_batch_header(records)
+        told = b"" if tables is None else tables.told_of(plain, records)
+        sealed, header = sealer.seal(records, plain, told)
         appended = replica.append(sealed, header)
         if appended.base_offset != base_offset:
             raise InvariantBroken(
                 f"a batch that was sealed for offset {base_offset} stands at {appended.base_offset}"
             )
-        return appended
+        return appended, sealed
 
     def _make_sealer(self) -> BatchSealer:
         keys = self._batch_keys()

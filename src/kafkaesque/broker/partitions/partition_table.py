@@ -10,7 +10,7 @@ from kafkaesque.broker.life import Life
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY
-from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, is_internal
+from kafkaesque.broker.metadata.topic_names import is_internal
 from kafkaesque.broker.options.topic_config import TopicConfig, make_topic_config
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_sealing import PartitionSealing
@@ -361,8 +361,6 @@ class PartitionTable:
             return replace(
                 config,
                 compression=None,
-                # A follower's queue reads what messages say of themselves: their logs stay open.
-                is_encrypted=config.is_encrypted and state.topic in INTERNAL_TOPICS,
                 timestamp_before_max_ms=INT64_MAX,
                 timestamp_after_max_ms=INT64_MAX,
             )

@@ -102,6 +102,9 @@ class PartitionTable(Protocol):
     def on_following(self) -> None:
         """It leads no more."""
 
+    def told_of(self, header: BatchHeader, data: Buffer) -> bytes:
+        """Return what is to be told of a batch in the clear, before it is sealed."""
+
     def start_held_at(self) -> Offset | None:
         """Return what the log has to keep."""
 
@@ -164,6 +167,17 @@ class PartitionTables:
         """Take note of batches, of which those that this broker proposed are known already."""
         for batch in batches:
             self.note(read_batch_header(batch.data), batch.data, batch.base_offset)
+
+    def told_of(self, header: BatchHeader, data: Buffer) -> bytes:
+        """Return what followers have to know of a batch, which is about to be sealed.
+
+        Raises:
+            InvariantBroken: two tables have something to tell, and nobody knows whose it is.
+        """
+        told = [found for table in self.all if (found := table.told_of(header, data))]
+        if len(told) > 1:
+            raise InvariantBroken("two tables tell something of one sealed batch")
+        return told[0] if told else b""
 
     def propose(self, author: PartitionTable, logged: Logged) -> tuple[Offset, Offset]:
         """Append what a table has decided, and let the others know; return where it stands.
@@ -445,6 +459,9 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         waiting, self._waiting = self._waiting, {}
         for on_result in waiting.values():
             on_result(self.kind.not_leader)
+
+    def told_of(self, header: BatchHeader, data: Buffer) -> bytes:
+        return self.table.told_of(header, data)
 
     def start_held_at(self) -> Offset | None:
         return self.table.start_held_at()

@@ -21,6 +21,7 @@ from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.life import Life
+from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.access_commands import PutKey, RemoveKey
 from kafkaesque.broker.requests.client_command import OnBehalfOf
@@ -302,8 +303,10 @@ class TopicKeys:
         )
 
     def _name(self, topic_id: bytes) -> str:
-        topic = self._metadata.state.topics_by_id.get(TopicId(topic_id))
-        return topic_id.hex() if topic is None else topic.name
+        owner = self._metadata.state.owner(TopicId(topic_id))
+        if isinstance(owner, QueueState):
+            return str(owner.queue)
+        return topic_id.hex() if owner is None else owner.name
 
     def _tell(self, what: _Version, sentence: str) -> None:
         if what not in self._told:

@@ -27,6 +27,7 @@ connection, and Raft repeats. Requests fail with `PeerUnreachable` when their li
 `PeerNotAsked` where there is none to send them on.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -75,6 +76,8 @@ from kafkaesque.model.ids import NodeId
 PEER_FRAME_BYTES_MAX = 256 * 1024 * 1024
 #: Requests under way to one peer.
 REQUESTS_MAX = 10_000
+#: Heartbeats of which it is known when they were sent.
+BEATS_MAX = 64
 #: Brokers that are dialled; no other one is let in.
 PEERS_MAX = 1_000
 #: Each peer's connection, one that it has just given up, and strangers.
@@ -152,6 +155,7 @@ class _Peer:
         "alive",
         "damaged",
         "doubted",
+        "echoed_ms",
         "heard",
         "heard_ms",
         "inbound",
@@ -170,6 +174,8 @@ class _Peer:
         #: When it was lost; before it was heard of, since when it is dialled.
         self.lost_ms = now_ms
         self.incarnation = 0
+        #: When the newest of our heartbeats was sent that it says it has seen; None: none.
+        self.echoed_ms: int | None = None
         self.sequence_seen = 0
         #: Groups of which it has a damaged copy.
         self.damaged: frozenset[int] = frozenset()
@@ -234,6 +240,8 @@ class PeerNetwork:
         self._correlation = 0
         self._waiting: dict[int, tuple[NodeId, Callable[[PeerAnswer | PeerUnreachable], None]]] = {}
         self._beat: Timer | None = None
+        #: When the last heartbeats were sent; the newest is `sequence`.
+        self._sent_ms: deque[int] = deque(maxlen=BEATS_MAX)
         self._beat_due_ms = 0
         #: In the order of opening.
         self._inbounds: dict[Inbound, None] = {}
@@ -323,6 +331,11 @@ class PeerNetwork:
             return self.is_alive(node)
         return self.env.clock.now_ms() - peer.lost_ms <= within_ms
 
+    def has_heard_us(self, node: NodeId, since_ms: int) -> bool:
+        """Tell whether a peer is known to have heard something that we sent since then."""
+        peer = self._peers.get(node)
+        return peer is not None and peer.echoed_ms is not None and peer.echoed_ms >= since_ms
+
     def lost_ms(self, node: NodeId) -> int:
         """Return when a peer was lost or, if it was never heard of, first dialled; 0 if never."""
         peer = self._peers.get(node)
@@ -384,6 +397,7 @@ class PeerNetwork:
         self._forgive_own_stall(now_ms)
         self.door.sweep(now_ms)
         self.sequence += 1
+        self._sent_ms.append(now_ms)
         self.hold_flush()
         wall_ms = self.env.clock.wall_ms()
         damaged = self.write_damaged()
@@ -537,8 +551,10 @@ class PeerNetwork:
         if former is not None and former.connection is not None:
             former.connection.abort()
         restarted = peer.incarnation not in (0, hello.incarnation)
-        if restarted and peer.alive:
-            self._lose(node, peer)
+        if restarted:
+            peer.echoed_ms = None
+            if peer.alive:
+                self._lose(node, peer)
         peer.restarted = peer.restarted or restarted
         peer.incarnation = hello.incarnation
         peer.advertised = Address(hello.host, hello.port)
@@ -575,6 +591,8 @@ class PeerNetwork:
         echoed = beat.echoed_sequence
         if not self._first_sequence < echoed <= self.sequence:
             echoed = 0
+        elif (at := len(self._sent_ms) - 1 - self.sequence + echoed) >= 0:
+            peer.echoed_ms = self._sent_ms[at]
         self.claims.on_echo(node, echoed)
         self.on_word(
             node,

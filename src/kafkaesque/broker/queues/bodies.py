@@ -11,6 +11,7 @@ from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.errors import KafkaesqueError, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.record_errors import KeyShredded
 from kafkaesque.model.records import Record, decode_batch
 
 #: What is read at a time. Messages that are taken together mostly lie together.
@@ -169,6 +170,10 @@ class _Reading:
         return True
 
     def _on_read(self, data: bytes | Exception) -> None:
+        if isinstance(data, KeyShredded):
+            self._at += 1  # nobody can read it any more
+            self.go_on()
+            return
         if isinstance(data, RequestRefused):
             self._on_done(data)
             return

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
+from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.requests.commands import ProduceResult
@@ -107,12 +109,18 @@ def _of_amqp(record: Record) -> RoutedMessage | None:
 class ExchangeMoves:
     """The ways of one queue's dead letters through one exchange, under one leadership."""
 
-    __slots__ = ("_calls", "_forwarder", "_metadata", "_routes", "_way")
+    __slots__ = ("_calls", "_forwarder", "_metadata", "_routes", "_source", "_way")
 
     def __init__(
-        self, way: ExchangeWay, metadata: MetadataView, calls: QueueCalls, forwarder: Forwarder
+        self,
+        way: ExchangeWay,
+        source: QueueState,
+        metadata: MetadataView,
+        calls: QueueCalls,
+        forwarder: Forwarder,
     ) -> None:
         self._way = way
+        self._source = source
         self._metadata = metadata
         self._calls = calls
         self._forwarder = forwarder
@@ -139,9 +147,20 @@ class ExchangeMoves:
             route = router.route_for_broker(vhost, exchange, routed_of(letter.record, key))
         except RequestRefused:
             return Route(())
+        if not self._may_take(route):
+            return Route(())
         if not route.is_unroutable:
             self._routes[letter.offset] = route
         return route
+
+    def _may_take(self, route: Route) -> bool:
+        """Tell whether an encrypted queue's message would be in the clear nowhere."""
+        state = self._metadata.state
+        queues = state.queues_by_vhost.get(self._way.vhost, {})
+        names = (*route.queues, *route.delayed_queues)
+        takers: list[TopicState | None] = [queues.get(name) for name in names]
+        takers += [state.topics.get(name) for name in route.topics]
+        return all(each is None or may_go(state, self._source, each) for each in takers)
 
     def forget(self, offset: int) -> None:
         """A message has gone its way, or stays where it is."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.queues import make_policy
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
@@ -147,6 +149,16 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         return self.queue.admits_all
 
     @property
+    def policy(self) -> Policy:
+        """What the queue's options say, as far as this broker has heard."""
+        self._read_policy()
+        return self._policy
+
+    def when_options_are_known(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        """Call back when this broker has all options that were acknowledged before; False: not."""
+        self._parts.metadata.when_current(timeout_ms, on_done)
+
+    @property
     def readable_end(self) -> int:
         """Messages before it can be read.
 
@@ -189,6 +201,23 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         if offsets and self.queue.is_leading:
             claims = tuple(r.Claim(each, each + 1, attempts[each]) for each in offsets)
             self.ask(r.GiveBack(token=self.new_token(), claims=claims), lambda _: None)
+
+    def check_target(self, name: str) -> None:
+        """Refuse to move messages of an encrypted queue to where they would be in the clear.
+
+        Raises:
+            InvalidRequest: the other queue is not encrypted.
+        """
+        state = self._parts.metadata.state
+        source = state.queues_by_log.get(self.state.topic_id)
+        if source is None or not name:
+            return
+        target = state.queues.get(QueueName(source.queue.vhost, name))
+        if target is not None and not may_go(state, source, target):
+            raise InvalidRequest(
+                f"queue {source.queue} is encrypted and {target.queue} is not: set encryption of "
+                "the other one first"
+            )
 
     # -- the policy
 
@@ -260,6 +289,11 @@ def refusal_of(answer: r.Refused) -> RequestRefused:
             return UnknownConsumer("the consumer is not attached to the queue")
         case r.Refusal.EXCLUSIVE:
             return QueueInUse("another consumer has the queue for itself")
+        case r.Refusal.NOT_ATTACHED:
+            return QueueInUse(
+                "its option sharing lets only attached consumers have messages: use one, such as a "
+                "subscription of a client or GET of the text port, or set sharing=all"
+            )
         case r.Refusal.OVER_BOUND:
             return OverBound("too much is under way at the queue")
         case r.Refusal.INVALID:

@@ -80,11 +80,18 @@ def _redrive(host: QueueHost, parts: HostParts, target: str, on_done: OnDone) ->
             on_done(LeaderNotAvailable("the queue's options could not be read in time"))
             return
         try:
+            host.check_target(target)
             request = r.Redrive(token=host.new_token(), target=target)
             host.ask_engine(request, _told(on_done, _done))
         except RequestRefused as refusal:
             on_done(refusal)
 
+    own = parts.metadata.state.queues_by_log.get(host.state.topic_id)
+    if own is not None and target == own.queue.name:
+        raise InvalidRequest(
+            f"messages are in queue {own.queue} already: without a target, a redrive lets its "
+            "parked messages be ready again"
+        )
     host.partition()
     parts.metadata.when_current(OPTIONS_MS_MAX, on_metadata)
 

@@ -16,6 +16,7 @@ from typing import Final
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState, TopicState
 from kafkaesque.broker.metadata.queue_names import QueueName, share_group_of
+from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.groups import share_settings
 from kafkaesque.broker.options.queues import exchange_of_target, topic_of_target
 from kafkaesque.broker.options.tables import DEAD_LETTERS_ALLOWED
@@ -123,7 +124,7 @@ class Mover:
             return
         name = QueueName(source.queue.vhost, lane.target)
         target = self._metadata.state.queues.get(name)
-        if target is None:
+        if target is None or not may_go(self._metadata.state, source, target):
             self._give_up(lane, len(lane.moves))
             return
         self._read(lane, source.queue, target.topic_id)
@@ -195,7 +196,7 @@ class Mover:
     def _to_exchange(self, lane: _Lane, source: QueueState, way: ExchangeWay) -> None:
         """Send the first messages that go the same way."""
         if lane.ways is None:
-            lane.ways = ExchangeMoves(way, self._metadata, self._calls, self._forwarder)
+            lane.ways = ExchangeMoves(way, source, self._metadata, self._calls, self._forwarder)
         moves = _rising(lane.moves)
 
         def on_found(found: Found | RequestRefused) -> None:
@@ -253,9 +254,13 @@ class Mover:
 
     def _to_topic(self, lane: _Lane, source: QueueState, name: str) -> None:
         """Append the first message to a topic, in the partition that has its own one's number."""
-        topic = self._metadata.state.topics.get(name)
-        group = share_group_of(source.queue)
-        if topic is None or topic.is_internal or (group is not None and not _takes(topic)):
+        state = self._metadata.state
+        topic, group = state.topics.get(name), share_group_of(source.queue)
+        is_taken = topic is not None and not topic.is_internal
+        if topic is None or not is_taken or (group is not None and not _takes(topic)):
+            self._give_up(lane, len(lane.moves))
+            return
+        if self._holds_bodies(group) and not may_go(state, source, topic):
             self._give_up(lane, len(lane.moves))
             return
         move = lane.moves[0]
@@ -281,6 +286,13 @@ class Mover:
 
         lane.host.bodies.read([move.offset], MOVED_BYTES_MAX, on_found)
 
+    def _holds_bodies(self, group: str | None) -> bool:
+        """Tell whether a dead letter in a topic is the message itself, as but a share group's."""
+        if group is None:
+            return True
+        configs = self._metadata.state.group_configs.get(group, {})
+        return share_settings(configs).copies_dead_letters
+
     def _dead_record(self, record: Record, source: QueueState, lane: _Lane, move: r.Move) -> Record:
         """Return a dead letter as it stands in a topic."""
         state, now_ms = self._metadata.state, self._clock.wall_ms()
@@ -299,7 +311,7 @@ class Mover:
             "message": _SHARE_REASONS.get(move.reason, move.reason.name.lower()),
         }
         told = tuple((_SHARE_HEADERS + name, str(value).encode()) for name, value in said.items())
-        if share_settings(state.group_configs.get(group, {})).copies_dead_letters:
+        if self._holds_bodies(group):
             return Record(0, now_ms, record.key, record.value, (*record.headers, *told))
         return Record(0, now_ms, None, None, told)
 

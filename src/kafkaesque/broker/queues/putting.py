@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
 from kafkaesque.broker.queues.host import QueueHost, refusal_of
+from kafkaesque.broker.queues.unheeded import unheeded
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import (
     MovedResult,
@@ -13,7 +14,13 @@ from kafkaesque.broker.requests.queue_requests import (
 )
 from kafkaesque.model.batch import BatchHeader, read_batch_header
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
+from kafkaesque.model.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotLeader,
+    RequestRefused,
+    RequestTimedOut,
+)
 from kafkaesque.model.message_headers import DEATH, IDENTITY, ORIGIN
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record, decode_batch
@@ -22,6 +29,8 @@ from kafkaesque.queues.requests import Verdict
 
 #: A message for which there is no room.
 FULL = -1
+#: How long a message that would be refused waits for the options that hold.
+OPTIONS_MS_MAX = 5_000
 _OF_BROKERS = (DEATH, ORIGIN)
 _BYTES_MAX = 64 * 1024 * 1024
 
@@ -35,7 +44,15 @@ class Putting:
     A refusal says that nothing was appended; `RequestTimedOut` that nobody knows.
     """
 
-    __slots__ = ("_checks", "_host", "_offsets", "_on_done", "_records", "_timeout_ms")
+    __slots__ = (
+        "_checks",
+        "_host",
+        "_is_strict",
+        "_offsets",
+        "_on_done",
+        "_records",
+        "_timeout_ms",
+    )
 
     def __init__(
         self, host: QueueHost, checks: BatchChecks, request: PutMessages, on_done: OnPut
@@ -44,6 +61,7 @@ class Putting:
         self._checks = checks
         self._records = bytearray(request.records)
         self._timeout_ms = request.timeout_ms
+        self._is_strict = request.is_strict is True
         self._on_done = on_done
         #: Where each message is; None: where the appended batch will say.
         self._offsets: list[int | None] = []
@@ -58,7 +76,22 @@ class Putting:
         if header.is_compressed or header.is_control or header.producer_id >= 0:
             raise InvalidRecord("messages for a queue come in a plain batch without compression")
         self._records = _without_words_of_brokers(self._records)
-        self._append(None)
+        if self._is_strict and unheeded(self._records, self._host.policy):
+            # Its options may have been changed a moment ago, and this broker may not know yet.
+            self._host.when_options_are_known(OPTIONS_MS_MAX, self._append_if_heeded)
+        else:
+            self._append(None)
+
+    def _append_if_heeded(self, is_known: bool) -> None:
+        why = unheeded(self._records, self._host.policy)
+        try:
+            if not is_known:
+                raise LeaderNotAvailable("the queue's options could not be read in time")
+            if why:
+                raise InvalidRequest(why)
+            self._append(None)
+        except RequestRefused as refusal:
+            self._on_done(refusal)
 
     def _append(self, checked: LongCheck | None) -> None:
         partition = self._host.partition()

@@ -8,6 +8,7 @@ from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
+from kafkaesque.broker.requests.live_requests import LiveRequest
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
@@ -409,6 +410,7 @@ AnyPeerRequest = (
     | ForwardFetch
     | GroupCommand
     | AnyQueueRequest
+    | LiveRequest
     | WriteMarker
     | AddToTransaction
     | ConfirmTransaction

@@ -40,6 +40,8 @@ class PutMessages(QueueRequest, frozen=True, tag="put-messages", kw_only=True):
     #: One batch, not compressed, whose records are the messages.
     records: bytes
     timeout_ms: int
+    #: Whether it is refused if a message asks for what the queue has no option for.
+    is_strict: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class MoveMessages(QueueRequest, frozen=True, tag="move-messages", kw_only=True):

@@ -43,7 +43,9 @@ def drain(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Move everything off a broker. It keeps running, and can be removed afterwards.
+    """Move everything off a broker: partitions, and the logs of queues and share groups.
+
+    It keeps running, and can be removed afterwards.
 
     Returns when nothing is left on it: stop it then, and run `cluster remove`. Ends with 5 if that
     takes longer than the timeout; the moves continue. The option
@@ -54,7 +56,6 @@ def drain(
       kafkaesque cluster drain 3
       kafkaesque cluster drain 3 --dry-run
     """
-    from kafkaesque.cli.doctor.findings import named
     from kafkaesque.cli.replica_moves import await_moves, none_of, read_layout, request_moves
     from kafkaesque.model.ids import NodeId
 
@@ -86,27 +87,10 @@ def drain(
             hint=f"stop it, and then: kafkaesque cluster drain {broker}",
             exit_code=TIMED_OUT,
         )
-    if queues := _queues_on(bootstrap, broker):
-        raise CommandFailed(
-            f"{counted(len(moved), 'partition')} moved, but broker {broker} still has replicas of "
-            f"{counted(len(queues), 'queue')}, which cannot be moved yet: {named(queues)}",
-            hint=f"empty and delete these queues, stop broker {broker}, and create them again",
-        )
     screen.done(
         f"broker {broker} holds no replicas any more: {counted(len(moved), 'partition')} moved",
         {"broker": broker, "moved": [str(where) for where in moved]},
     )
-
-
-def _queues_on(bootstrap: str, broker: int) -> list[str]:
-    """Return the queues with a replica on a broker, as far as this user may see them."""
-    from kafkaesque.cli.queue_requests import list_queues
-
-    try:
-        found = list_queues(bootstrap)
-    except CommandFailed:
-        return []  # of brokers that know none, as Apache Kafka's
-    return [each.queue for each in found if broker in each.replicas]
 
 
 def _plan_drain(node: "NodeId", layout: "Layout") -> "dict[Where, tuple[NodeId, ...]]":
@@ -118,8 +102,9 @@ def _plan_drain(node: "NodeId", layout: "Layout") -> "dict[Where, tuple[NodeId, 
     except InvalidReplicationFactor as error:
         raise CommandFailed(
             f"broker {node} cannot be drained: {error}",
-            hint="start another broker, or give the topic fewer replicas: "
-            "kafkaesque topic reassign TOPIC --replicas A,B",
+            hint="start another broker, or give the topic or queue fewer replicas: "
+            "kafkaesque topic reassign TOPIC --replicas A,B, kafkaesque queue reassign QUEUE "
+            "--replicas A,B",
         ) from None
 
 
@@ -205,6 +190,7 @@ def rebalance(
     if refused:
         # Users' topics before the brokers' own, whose names say little.
         where, why = min(refused.items(), key=lambda each: (each[0].topic.startswith("__"), each))
+        where = next((each for each in layout.placed if each[:2] == where[:2]), where)
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         CommandFailed(f"{where}: {why}{more}", hint="kafkaesque doctor").show()
         raise typer.Exit(FAILED)

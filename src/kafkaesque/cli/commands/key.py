@@ -1,4 +1,4 @@
-"""`kafkaesque key`: the keys of encrypted topics."""
+"""`kafkaesque key`: the keys of encrypted topics and queues."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,21 +13,29 @@ from kafkaesque.cli.arguments import (
     check_can_ask,
     new_app,
 )
+from kafkaesque.cli.exchange_arguments import VhostOption
 from kafkaesque.cli.screen import Screen, Table, counted
 
 if TYPE_CHECKING:
     from kafkaesque.cli.admin_pages import BrokerAddress
 
-app = new_app(help="Keys of encrypted topics: list, rotate, reseal, rewrap, shred.")
+app = new_app(help="Keys of encrypted topics and queues: list, rotate, reseal, rewrap, shred.")
 
 _API: Final = "/api/v1"
 TopicArgument = Annotated[
     str, typer.Argument(metavar="TOPIC", help="An encrypted topic.", show_default=False)
 ]
+NameArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="An encrypted topic, or queue.", show_default=False),
+]
+QueueOption = Annotated[bool, typer.Option("--queue", help="NAME is a queue's, not a topic's.")]
 
 
 class _Key(msgspec.Struct):
     topic: str
+    queue: str
+    vhost: str
     version: int
     seals: bool
     keeper: str
@@ -45,7 +53,7 @@ class _Change(msgspec.Struct):
 
 @app.command("list")
 def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
-    """List all versions of the keys of encrypted topics.
+    """List all versions of the keys of encrypted topics and queues.
 
     \b
     Example:
@@ -58,7 +66,7 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
         raise no_admin_port()
     rows = [
         (
-            each.topic,
+            each.topic or _queue_shown(each),
             str(each.version),
             "seals" if each.seals else "opens",
             f"{each.keeper} {each.keeper_key}",
@@ -66,24 +74,27 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
         for each in page.keys
     ]
     Screen(json=json).show(
-        Table(columns=("TOPIC", "VERSION", "USE", "WRAPPED-BY"), rows=rows),
+        Table(columns=("NAME", "VERSION", "USE", "WRAPPED-BY"), rows=rows),
         [msgspec.structs.asdict(each) for each in page.keys],
     )
 
 
 @app.command()
 def rotate(
-    topic: TopicArgument,
+    name: NameArgument,
+    queue: QueueOption = False,
+    vhost: VhostOption = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Seal what is produced from now on with a new version of a topic's key.
+    """Seal what comes from now on with a new version of a topic's or queue's key.
 
     \b
     Example:
       kafkaesque key rotate orders
+      kafkaesque key rotate mails --queue
     """
-    _change("POST", f"/topics/{_quote(topic)}/keys", bootstrap, json=json)
+    _change("POST", _path(name, "", vhost, is_queue=queue), bootstrap, json=json)
 
 
 @app.command()
@@ -136,27 +147,43 @@ def rewrap(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = Fa
 
 @app.command()
 def shred(
-    topic: TopicArgument,
+    name: NameArgument,
     version: Annotated[
         int, typer.Argument(metavar="VERSION", min=1, help="See key list.", show_default=False)
     ],
+    queue: QueueOption = False,
+    vhost: VhostOption = "/",
     yes: YesOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Remove a version of a topic's key: what it has sealed can never be read again.
+    """Remove a version of a key: what it has sealed can never be read again.
+
+    Messages of a queue that it has sealed are set aside, as if they had been rejected.
 
     \b
     Example:
       kafkaesque key shred orders 1 --yes
+      kafkaesque key shred mails 1 --queue --yes
     """
     check_can_ask("key shred", yes=yes)
     if not yes:
         typer.confirm(
-            f"Make unreadable for good what version {version} of the key of {topic} has sealed?",
+            f"Make unreadable for good what version {version} of the key of {name} has sealed?",
             abort=True,
         )
-    _change("DELETE", f"/topics/{_quote(topic)}/keys/{version}", bootstrap, json=json)
+    _change("DELETE", _path(name, f"/{version}", vhost, is_queue=queue), bootstrap, json=json)
+
+
+def _queue_shown(key: _Key) -> str:
+    name = key.queue if key.vhost == "/" else f"{key.vhost}:{key.queue}"
+    return f"queue {name}"
+
+
+def _path(name: str, version: str, vhost: str, *, is_queue: bool) -> str:
+    if not is_queue:
+        return f"/topics/{_quote(name)}/keys{version}"
+    return f"/queues/{_quote(name)}/keys{version}?vhost={_quote(vhost)}"
 
 
 def _brokers(bootstrap: str) -> list["BrokerAddress"]:

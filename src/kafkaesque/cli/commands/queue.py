@@ -24,10 +24,13 @@ from kafkaesque.cli.commands.queue_messages import (
     put,
     queue_of,
 )
+from kafkaesque.cli.commands.queue_reassign import reassign
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkaesque.cli.queue_requests import Queue, Shown
     from kafkaesque.protocols.kafka.messages.describe_queues_response import DescribedQueue
 
@@ -126,11 +129,23 @@ def describe(
     if shown.counts:
         first = next(iter(look(queue, 0, 1)), None)
     options = [each for each in shown.options if all_options or each.is_set]
-    tables = [Table(title="queue", columns=("FACT", "VALUE"), rows=_facts(shown, first))]
+    tables = [
+        Table(title="queue", columns=("FACT", "VALUE"), rows=_facts(shown, first)),
+        _replicas(shown),
+    ]
     if options:
         rows = [(each.name, each.value) for each in options]
         tables.append(Table(title="options", columns=("OPTION", "VALUE"), rows=rows))
     document = _document(shown)
+    document["partitions"] = [
+        {
+            "partition": each.partition_index,
+            "leader": _node(each.leader_id),
+            "replicas": list(each.replicas),
+            "in_sync": list(each.in_sync),
+        }
+        for each in shown.partitions
+    ]
     document["options"] = {each.name: each.value for each in options}
     document["held_by"] = _held_by(first)
     screen = Screen(json=json)
@@ -163,12 +178,29 @@ def _document(shown: "DescribedQueue") -> dict[str, object]:
     return {
         "queue": shown.queue,
         "vhost": shown.vhost,
-        "leader": None if shown.leader_id < 0 else shown.leader_id,
+        "leader": _node(shown.leader_id),
         "replicas": list(shown.replicas),
         "created_ms": shown.created_ms,
         "counts": _counts(shown) or None,
         "error": shown.error_message if shown.error_code else None,
     }
+
+
+def _node(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _replicas(shown: "DescribedQueue") -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (each.partition_index, _node(each.leader_id), _list(each.replicas), _list(each.in_sync))
+        for each in shown.partitions
+    ]
+    columns = ("PARTITION", "LEADER", "REPLICAS", "IN-SYNC")
+    return Table(title="partitions", columns=columns, rows=rows)
+
+
+def _list(nodes: "Sequence[int]") -> str:
+    return ",".join(map(str, nodes))
 
 
 def _held_by(first: "Shown | None") -> dict[str, object] | None:
@@ -179,12 +211,9 @@ def _held_by(first: "Shown | None") -> dict[str, object] | None:
 
 def _facts(shown: "DescribedQueue", first: "Shown | None") -> list[tuple[Cell, ...]]:
     counts = _counts(shown)
-    facts: list[tuple[Cell, ...]] = [
-        ("leader", None if shown.leader_id < 0 else shown.leader_id),
-        ("replicas", ",".join(map(str, shown.replicas))),
-    ]
+    facts: list[tuple[Cell, ...]] = []
     if not counts:
-        return facts
+        return [("messages", "not counted")]
     names = ("ready", "in_flight", "delayed", "parked", "moving", "consumers")
     facts += [(name.replace("_", " "), counts.get(name)) for name in names]
     oldest_s = _oldest_s(counts)
@@ -382,6 +411,7 @@ def delete(
         screen.done(sentence, {"deleted": deleted})
 
 
+app.command()(reassign)
 app.command()(put)
 app.command()(get)
 app.command()(peek)

@@ -1,5 +1,6 @@
 """`kafkaesque queue put`, `get` and `peek`: a queue's messages."""
 
+import math
 import signal
 import sys
 import time
@@ -137,8 +138,8 @@ def put(
             said = headers_of(
                 priority=priority,
                 group=group.encode(),
-                not_before_ms=now_ms + int(delay * 1000) if delay else 0,
-                not_after_ms=now_ms + int(expires * 1000) if expires else 0,
+                delay_ms=math.ceil(delay * 1000),
+                time_to_live_ms=math.ceil(expires * 1000),
                 identity=identity_of(message_id.encode()) if message_id else b"",
             )
             offsets += requests.put(queue, _records(lines, key, (*own, *said), now_ms))

@@ -49,6 +49,10 @@ ExchangeOption = Annotated[
 VhostOption = Annotated[
     str | None, typer.Option("--vhost", metavar="NAME", help="A virtual host, or * for any.")
 ]
+UserOption = Annotated[
+    str | None,
+    typer.Option("--user", metavar="NAME", help="A user, for whom tokens are made, or * for any."),
+]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
 PrincipalOption = Annotated[
     str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME or Role:NAME.")
@@ -86,6 +90,7 @@ def create(
     subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
+    user: UserOption = None,
     cluster: ClusterOption = False,
     prefix: PrefixOption = False,
     deny: Annotated[bool, typer.Option("--deny", help="Forbid it: that wins.")] = False,
@@ -109,7 +114,7 @@ def create(
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
     kind, name = _resource(
-        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+        topic, group, transactional_id, queue, subject, exchange, vhost, user, cluster=cluster
     )
     _check_principal(principal)
     rules = [
@@ -160,6 +165,7 @@ def _resource(
     subject: str | None,
     exchange: str | None,
     vhost: str | None,
+    user: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str]:
@@ -173,13 +179,14 @@ def _resource(
         (ResourceType.SUBJECT, subject),
         (ResourceType.EXCHANGE, exchange),
         (ResourceType.VHOST, vhost),
+        (ResourceType.USER, user),
         (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
     ]
     found = [(kind, name) for kind, name in given if name is not None]
     if len(found) != 1:
         raise wrong_usage(
             "give one of --topic, --group, --transactional-id, --queue, --subject, --exchange, "
-            "--vhost and --cluster"
+            "--vhost, --user and --cluster"
         )
     return found[0]
 
@@ -218,6 +225,7 @@ def list_all(
     subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
+    user: UserOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -233,7 +241,7 @@ def list_all(
     from kafkaesque.cli.access_requests import list_rules
 
     resource = _maybe_resource(
-        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+        topic, group, transactional_id, queue, subject, exchange, vhost, user, cluster=cluster
     )
     wanted = _wanted(principal, resource, operation, effect)
     _show(Screen(json=json), list_rules(bootstrap, wanted))
@@ -247,14 +255,15 @@ def _maybe_resource(
     subject: str | None,
     exchange: str | None,
     vhost: str | None,
+    user: str | None,
     *,
     cluster: bool,
 ) -> tuple[int, str] | None:
-    given = (topic, group, transactional_id, queue, subject, exchange, vhost)
+    given = (topic, group, transactional_id, queue, subject, exchange, vhost, user)
     if not cluster and all(each is None for each in given):
         return None
     return _resource(
-        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+        topic, group, transactional_id, queue, subject, exchange, vhost, user, cluster=cluster
     )
 
 
@@ -299,6 +308,7 @@ def delete(
     subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
+    user: UserOption = None,
     cluster: ClusterOption = False,
     operation: OneOperationOption = None,
     effect: EffectOption = None,
@@ -319,7 +329,7 @@ def delete(
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
     resource = _maybe_resource(
-        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+        topic, group, transactional_id, queue, subject, exchange, vhost, user, cluster=cluster
     )
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
@@ -356,6 +366,7 @@ def explain(
     subject: SubjectOption = None,
     exchange: ExchangeOption = None,
     vhost: VhostOption = None,
+    user: UserOption = None,
     cluster: ClusterOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -373,7 +384,7 @@ def explain(
     from kafkaesque.cli.access_requests import ask_access
 
     kind, name = _resource(
-        topic, group, transactional_id, queue, subject, exchange, vhost, cluster=cluster
+        topic, group, transactional_id, queue, subject, exchange, vhost, user, cluster=cluster
     )
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name

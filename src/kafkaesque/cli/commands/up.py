@@ -39,6 +39,8 @@ PORTS_DEFAULT = BrokerPorts(
     admin=8080,
     sqs=9324,
     amqp=5672,
+    mqtt=1883,
+    nats=4222,
     registry=8181,
     stomp=61613,
     websocket=8090,
@@ -49,6 +51,8 @@ _SHOWN = {
     "admin": "admin",
     "sqs": "SQS",
     "amqp": "AMQP",
+    "mqtt": "MQTT",
+    "nats": "NATS",
     "stomp": "STOMP",
     "websocket": "WebSocket",
     "registry": "schemas",
@@ -122,6 +126,14 @@ AmqpPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for AMQP; 0: none.", show_default="5672, or as before"),
 ]
+MqttPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for MQTT; 0: none.", show_default="1883, or as before"),
+]
+NatsPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for NATS; 0: none.", show_default="4222, or as before"),
+]
 StompPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for STOMP; 0: none.", show_default="61613, or as before"),
@@ -166,6 +178,8 @@ def up(
     sqs_port: SqsPortOption = None,
     registry_port: RegistryPortOption = None,
     amqp_port: AmqpPortOption = None,
+    mqtt_port: MqttPortOption = None,
+    nats_port: NatsPortOption = None,
     stomp_port: StompPortOption = None,
     websocket_port: WebSocketPortOption = None,
     protocols: ProtocolsOption = None,
@@ -194,6 +208,8 @@ def up(
         "admin": admin_port,
         "sqs": sqs_port,
         "amqp": amqp_port,
+        "mqtt": mqtt_port,
+        "nats": nats_port,
         "registry": registry_port,
         "stomp": stomp_port,
         "websocket": websocket_port,

@@ -200,6 +200,8 @@ class QueueFacts:
     #: How old the oldest message is that is not done with, and the newest that has come.
     oldest_s: float | None = None
     newest_s: float | None = None
+    #: Whether dead letters go to an exchange that is not there, or that this user may not see.
+    lacks_exchange: bool = False
 
     def __str__(self) -> str:
         return self.name if self.vhost == "/" else f"{self.vhost}:{self.name}"

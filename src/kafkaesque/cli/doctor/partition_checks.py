@@ -316,11 +316,11 @@ def _place(facts: Facts, node: int) -> str:
 def check_moves(facts: Facts, _: Limits) -> Iterator[Finding]:
     """Replicas that are to move to brokers that are down."""
     dead = set(facts.dead_brokers)
-    waiting: dict[int, list[PartitionName]] = {}
-    for (topic, number), move in sorted(facts.moves.items()):
-        for node in move.adding:
+    waiting: dict[int, list[Where]] = {}
+    for where in sorted(facts.moves):
+        for node in facts.moves[where].adding:
             if node in dead:
-                waiting.setdefault(node, []).append(PartitionName(topic, number))
+                waiting.setdefault(node, []).append(where)
     for node, names in sorted(waiting.items()):
         yield Finding(
             check="move-waits",

@@ -15,6 +15,7 @@ def check_queues(facts: Facts, limits: Limits) -> Iterator[Finding]:
     targets = {(each.vhost, each.dead_letter_queue) for each in queues}
     yield from _check_leaders(queues)
     yield from _check_targets(facts)
+    yield from _check_exchanges([each for each in queues if each.lacks_exchange])
     yield from _check_in_flight(queues)
     unserved = [
         each for each in queues if each.key not in targets and _is_unserved(each, limits.lag_s)
@@ -62,6 +63,23 @@ def _check_targets(facts: Facts) -> Iterator[Finding]:
             f"{missing}, where {first} sends them, does not exist (or you may not see it); dead "
             "letters wait in their queue, and are moved when it is there",
             f"{create}    (or: {_alter(first)} with another one)",
+        )
+
+
+def _check_exchanges(found: Sequence[QueueFacts]) -> Iterator[Finding]:
+    if found:
+        first = found[0]
+        name = first.options["dead.letter.exchange"]
+        where = "" if first.vhost == "/" else f" --vhost {first.vhost}"
+        yield _finding(
+            "dead-letter-exchange-missing",
+            WARNING,
+            found,
+            f"{counted(len(found), 'queue')} cannot route dead letters: {_named(found)}",
+            f"exchange {name}, to which {first} sends them, does not exist (or you may not see "
+            "it); dead letters are parked in their queue",
+            f"kafkaesque exchange create {name}{where}, bind a queue to it, and: kafkaesque queue "
+            f"redrive {first.name}",
         )
 
 

@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
 from kafkaesque.cli.doctor.facts import Facts, QueueFacts
+from kafkaesque.cli.exchange_requests import describe as describe_exchanges
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.queue_requests import describe_all, list_queues
 from kafkaesque.protocols.kafka.messages.describe_queues_response import DescribedQueue
@@ -32,7 +35,33 @@ def look_at_queues(facts: Facts, unseen: list[str]) -> list[QueueFacts]:
     silent = [each.queue for each in counted if each.error_code]
     if silent:
         unseen.append(f"messages of {len(silent)} queues, {silent[0]} for one: no answer in time")
-    return facts_of(listed, counted, time.time() * 1000)
+    found = facts_of(listed, counted, time.time() * 1000)
+    return _with_exchanges(bootstrap, found, unseen)
+
+
+def _with_exchanges(
+    bootstrap: str, queues: list[QueueFacts], unseen: list[str]
+) -> list[QueueFacts]:
+    """Return queues with whether the exchange for dead letters is there, if they name one."""
+    if not any(_exchange_of(each) for each in queues):
+        return queues
+    try:
+        vhosts = describe_exchanges(bootstrap, None)
+    except CommandFailed as failure:
+        unseen.append(f"exchanges for dead letters: {failure.message}")
+        return queues
+    there = {(vhost.vhost, one.exchange) for vhost in vhosts for one in vhost.exchanges}
+    return [
+        replace(each, lacks_exchange=bool(name) and (each.vhost, name) not in there)
+        for each in queues
+        for name in (_exchange_of(each),)
+    ]
+
+
+def _exchange_of(queue: QueueFacts) -> str:
+    """Return the exchange for dead letters; empty: none, or the one that is always there."""
+    name = queue.options.get("dead.letter.exchange", "")
+    return "" if name == DEFAULT_EXCHANGE_WORD else name
 
 
 def facts_of(

@@ -6,11 +6,11 @@ from typing import Final, Protocol
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.authorization import check_delivery
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.settling import Settling
 from kafkaesque.gateway.queueing.consumer import Consumer
-from kafkaesque.gateway.queueing.incoming import read_incoming
 from kafkaesque.gateway.queueing.settlements import Delivery
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError
@@ -91,7 +91,7 @@ class ChannelConsumer(Consumer):
             tag,
             incoming.exchange,
             incoming.routing_key,
-            incoming.written(),
+            incoming.properties,
             message.value or b"",
             redelivered=incoming.is_redelivered,
         )

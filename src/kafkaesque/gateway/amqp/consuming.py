@@ -10,14 +10,14 @@ from typing import Final
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.amqp.arguments import declaration_of
+from kafkaesque.chassis.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.consumer import ChannelConsumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, Settling
-from kafkaesque.gateway.queueing.arguments import declaration_of
 from kafkaesque.gateway.queueing.consumer import TIMEOUT_MS
-from kafkaesque.gateway.queueing.incoming import read_incoming
 from kafkaesque.gateway.queueing.own_queues import REPLY_TO
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
 from kafkaesque.model.errors import RequestRefused
@@ -35,7 +35,16 @@ CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
 class Consuming:
     """See the module."""
 
-    __slots__ = ("_channel", "_consumers", "_global", "_prefetch", "_replies", "_settling", "_turn")
+    __slots__ = (
+        "_cancelled",
+        "_channel",
+        "_consumers",
+        "_global",
+        "_prefetch",
+        "_replies",
+        "_settling",
+        "_turn",
+    )
 
     def __init__(self, channel: ChannelPort, settling: Settling, replies: Replies) -> None:
         self._channel = channel
@@ -43,6 +52,8 @@ class Consuming:
         self._replies = replies
         #: By consumer tag.
         self._consumers: Final[dict[str, ChannelConsumer]] = {}
+        #: Those that have messages which the client may still acknowledge.
+        self._cancelled: list[ChannelConsumer] = []
         #: Of the next consumers each, and of all of the channel together; 0: no limit.
         self._prefetch = 0
         self._global = 0
@@ -178,6 +189,7 @@ class Consuming:
             return
         self._forget(consumer)
         self._settling.flush()
+        self._cancelled = [each for each in (*self._cancelled, consumer) if each.unacked]
         consumer.cancel(answer)
 
     def _forget(self, consumer: ChannelConsumer) -> None:
@@ -270,7 +282,7 @@ class Consuming:
         )
         body = message.value or b""
         codec = connection.codec
-        connection.write(codec.send_content(channel.number, got, incoming.written(), body))
+        connection.write(codec.send_content(channel.number, got, incoming.properties, body))
         if method.no_ack:
             settling.settle(delivery)
 
@@ -298,6 +310,10 @@ class Consuming:
         for each in consumers:
             self._forget(each)
             each.end(is_failed=is_failed)
+        cancelled, self._cancelled = self._cancelled, []
+        for each in cancelled:
+            if each.unacked:
+                each.end(is_failed=is_failed)
         self._replies.end()
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.chassis.amqp.outgoing import read_outgoing
 from kafkaesque.gateway.amqp.authorization import check_publish
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
-from kafkaesque.gateway.queueing.outgoing import read_outgoing
 from kafkaesque.gateway.queueing.publisher import Line, OnOutcome, Publisher
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.content_path import write_ack

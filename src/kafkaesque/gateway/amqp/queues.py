@@ -11,15 +11,16 @@ from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
-from kafkaesque.gateway.amqp.consuming import check_owner
-from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
-from kafkaesque.gateway.amqp.exchanges import Exchanges
-from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.queueing.arguments import (
+from kafkaesque.chassis.amqp.arguments import (
+    GROUP_SIZE,
     Declaration,
     check_equivalent,
     read_declaration,
 )
+from kafkaesque.gateway.amqp.consuming import check_owner
+from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
+from kafkaesque.gateway.amqp.exchanges import Exchanges
+from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.queueing.desk import TIMEOUT_MS
 from kafkaesque.gateway.queueing.own_queues import generated_name
 from kafkaesque.gateway.queueing.sweeping import is_orphan
@@ -29,7 +30,6 @@ from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 
 RESERVED: Final = "amq."
 COUNT_TIMEOUT_MS: Final = 10_000
-_GROUP_SIZE: Final = "x-quorum-initial-group-size"
 
 
 class Queues:
@@ -128,7 +128,7 @@ class Queues:
             vhost=name.vhost,
             name=name.name,
             options=dict(options),
-            replication_factor=said.number(_GROUP_SIZE) or -1,
+            replication_factor=said.number(GROUP_SIZE) or -1,
         )
 
         def on_made(outcome: QueueState | RequestRefused) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.chassis.amqp.outgoing import Outgoing
 from kafkaesque.gateway.amqp.errors import error_of, failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.queueing.outgoing import Outgoing
 from kafkaesque.gateway.queueing.own_queues import REPLY_TO, make_reply_queue
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m

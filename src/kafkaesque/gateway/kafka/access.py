@@ -8,50 +8,36 @@ from typing import Final
 
 import msgspec
 
-from kafkaesque.access.access_keys import find_access_key
 from kafkaesque.access.administration import (
     AskExposure,
     AskGrants,
     AskRoles,
     AskUsers,
-    Change,
-    ChangeUser,
-    DeleteAccessKey,
-    DeleteRole,
-    DeleteUser,
     Done,
     Exposure,
     MadeAccessKey,
     MakeAccessKey,
-    MakeRole,
     Question,
     ShownListener,
-    changed_credential,
-    changed_user,
     read_change,
     read_question,
     show_grants,
     show_roles,
     show_users,
 )
-from kafkaesque.access.errors import CredentialUnknown, KeyUnknown, RoleUnknown, UserUnknown
-from kafkaesque.access.roles import Role
+from kafkaesque.access.errors import KeyUnknown
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.listeners import AccessMode, is_local_host
+from kafkaesque.broker.metadata.access_changes import commands_of
 from kafkaesque.broker.requests.access_commands import (
     AccessCommand,
     PutCredential,
-    PutRole,
-    PutUser,
-    RemoveCredential,
-    RemoveRole,
-    RemoveUser,
 )
 from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
-from kafkaesque.model.errors import InvalidRequest, InvariantBroken, RequestRefused
+from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.protocols.kafka.messages.alter_access_request import AlterAccessRequest
 from kafkaesque.protocols.kafka.messages.alter_access_response import AlterAccessResponse
 from kafkaesque.protocols.kafka.messages.describe_access_request import DescribeAccessRequest
@@ -155,7 +141,7 @@ def on_alter_access(context: Context, call: Call) -> None:
             command, answer = _new_access_key(context, call, change)
             commands: list[AccessCommand] = [command]
         else:
-            commands = _commands(context.doors.access.state, change)
+            commands = commands_of(context.doors.access.state, change)
     except RequestRefused as refusal:
         refuse(refusal)
     else:
@@ -180,50 +166,3 @@ def _new_access_key(
         ) from None
     made = MadeAccessKey(access_key_id=credential.access_key_id, secret=secret.reveal().decode())
     return PutCredential(credential=credential, epoch=0), made
-
-
-def _commands(state: AccessState, change: Change) -> list[AccessCommand]:
-    """Return what the controller has to do.
-
-    Each command says which state of a thing it was meant for: what somebody else has changed
-    meanwhile is not undone.
-
-    Raises:
-        UserUnknown, RoleUnknown, CredentialUnknown: there is none.
-    """
-    match change:
-        case ChangeUser():
-            return _changes_of_user(state, change)
-        case DeleteUser():
-            return [RemoveUser(name=change.name)]
-        case MakeRole():
-            role = Role(name=change.name, description=change.description)
-            known = state.roles.get(change.name)
-            return [PutRole(role=role, epoch=0 if known is None else known.epoch)]
-        case DeleteRole():
-            return [RemoveRole(name=change.name)]
-        case DeleteAccessKey():
-            found = find_access_key(state, change.access_key_id)
-            if found is None:
-                raise CredentialUnknown(f"there is no access key {change.access_key_id!r}")
-            return [RemoveCredential(id=found.id)]
-        case MakeAccessKey():
-            raise InvariantBroken("a new access key is made by itself")
-
-
-def _changes_of_user(state: AccessState, change: ChangeUser) -> list[AccessCommand]:
-    user = state.users.get(change.name)
-    if user is None:
-        raise UserUnknown(f"there is no user {change.name!r}")
-    missing = [each for each in change.add_roles if each not in state.roles]
-    if missing:
-        raise RoleUnknown(f"there is no role {missing[0]!r}")
-    commands: list[AccessCommand] = []
-    for each in state.credentials_of(user.name):
-        changed = changed_credential(each, change)
-        if changed != each:
-            commands.append(PutCredential(credential=changed, epoch=each.epoch))
-    changed_to = changed_user(user, change)
-    if changed_to != user:
-        commands.append(PutUser(user=changed_to, epoch=user.epoch))
-    return commands

@@ -209,6 +209,7 @@ ROWS: Final[Mapping[int, Row]] = {
         "exchanges:alter_binding",
     ),
     ApiKey.PUBLISH_MESSAGES: Row(_exchange(_O.WRITE), "exchanges:publish"),
+    ApiKey.DESCRIBE_LOGS: _whole(_O.DESCRIBE),
     ApiKey.DESCRIBE_ACCESS: _whole(_O.DESCRIBE),
     ApiKey.ALTER_ACCESS: _whole(_O.ALTER),
 }

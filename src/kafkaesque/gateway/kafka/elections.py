@@ -86,9 +86,7 @@ class _Elections:
         named = (
             TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions
         )
-        return [
-            self._piece(where, partial(state.partition, where)) for where in dict.fromkeys(named)
-        ]
+        return [self._piece(where, partial(state.placed, where)) for where in dict.fromkeys(named)]
 
     def _by_group(self, known: PartitionState) -> PartitionState:
         """Return a partition as it is by now.

@@ -70,6 +70,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.ALTER_EXCHANGE: _later("exchanges", "on_alter_exchange"),
     ApiKey.ALTER_BINDING: _later("exchanges", "on_alter_binding"),
     ApiKey.PUBLISH_MESSAGES: _later("exchanges", "on_publish"),
+    ApiKey.DESCRIBE_LOGS: _later("logs", "on_describe_logs"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -157,6 +158,7 @@ OWN_APIS: Mapping[int, str] = {
     ApiKey.ALTER_EXCHANGE: "declares or deletes an exchange",
     ApiKey.ALTER_BINDING: "binds a queue, an exchange or a topic to an exchange, or unbinds it",
     ApiKey.PUBLISH_MESSAGES: "publishes messages to an exchange",
+    ApiKey.DESCRIBE_LOGS: "where the logs of queues and of share groups are, which are no topics",
 }
 
 #: What differs in APIs that are carried out: versions, above all, and why.

@@ -23,6 +23,7 @@ from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.data_changes import tell
 from kafkaesque.gateway.kafka.errors import code_of, message_of
+from kafkaesque.gateway.kafka.logs import in_sync_of, leader_of
 from kafkaesque.gateway.kafka.queues import ask_all, log_of
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.options import write_value
@@ -39,6 +40,7 @@ from kafkaesque.protocols.kafka.messages.describe_queues_response import (
     DescribeQueuesResponse,
     QueueCount,
     QueueOption,
+    QueuePartition,
 )
 from kafkaesque.protocols.kafka.messages.maintain_queue_request import MaintainQueueRequest
 from kafkaesque.protocols.kafka.messages.maintain_queue_response import MaintainQueueResponse
@@ -224,17 +226,25 @@ def _absent(vhost: str, name: str, refusal: RequestRefused) -> DescribedQueue:
 
 
 def _described(context: Context, state: QueueState) -> DescribedQueue:
-    partition = state.partitions[0]
-    leader = context.doors.cluster.leaders.leader(partition.group)
+    partition, leaders = state.partitions[0], context.doors.cluster.leaders
     values = {**QUEUE_OPTIONS.defaults(), **QUEUE_OPTIONS.parse_stored(state.options)[0]}
     return DescribedQueue(
         vhost=state.queue.vhost,
         queue=state.queue.name,
         log_id=state.topic_id,
-        leader_id=-1 if leader is None else leader,
+        leader_id=leader_of(leaders, partition),
         partition_count=len(state.partitions),
         replicas=list(partition.replicas),
         created_ms=state.created_ms,
+        partitions=[
+            QueuePartition(
+                each.partition,
+                leader_of(leaders, each),
+                list(each.replicas),
+                in_sync_of(leaders, each),
+            )
+            for each in state.partitions
+        ],
         options=[
             QueueOption(name, write_value(value), name in state.options)
             for name, value in values.items()

@@ -100,6 +100,7 @@ def on_put(context: Context, call: Call) -> None:
             log_id=log_of(context, request.vhost, request.queue),
             records=bytes(request.records),
             timeout_ms=max(1, request.timeout_ms),
+            is_strict=True,
         )
     except RequestRefused as refusal:
         refuse(refusal)

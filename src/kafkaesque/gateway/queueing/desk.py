@@ -12,8 +12,8 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
+from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.env.report_limit import ReportLimit
-from kafkaesque.gateway.queueing.arguments import declaration_of
 from kafkaesque.gateway.queueing.sweeping import Sweeping
 from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.chassis.link import ClientConnection, Shared
-from kafkaesque.gateway.queueing.arguments import declaration_of
 from kafkaesque.gateway.queueing.desk import Desk
 
 #: Events, and bytes of messages, of one connection that wait: with more nothing is read.

@@ -11,8 +11,8 @@ import msgspec
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.options.queues import DECLARATION
 from kafkaesque.broker.requests.queue_commands import CreateQueue
+from kafkaesque.chassis.amqp.arguments import Declaration
 from kafkaesque.env.dice import Dice
-from kafkaesque.gateway.queueing.arguments import Declaration
 from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.model.errors import RequestRefused
 

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
+from kafkaesque.chassis.amqp.outgoing import Outgoing
 from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.gateway.queueing.desk import CURRENT_MS_MAX
 from kafkaesque.gateway.queueing.link import QueueingLink
-from kafkaesque.gateway.queueing.outgoing import Outgoing
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.routing.exchanges.errors import NoSuchExchange
@@ -73,23 +73,27 @@ class Publisher:
         if route is None:
             self.find_out(lambda: self.publish(event, outgoing, on_routed))
             return
+        has_live = link.desk.doors.exchanges.has_live(link.vhost, route, routed)
+        is_routable = has_live or not route.is_unroutable
+        if not is_routable and not self._is_known:
+            self.find_out(lambda: self.publish(event, outgoing, on_routed))
+            return
         link.charge(PRODUCER_BYTE_RATE, len(event.body))
-        on_outcome = on_routed(not route.is_unroutable)
-        if route.is_unroutable:
-            on_outcome(None)
+        on_outcome = on_routed(is_routable)
+        if is_routable:
+            shows = has_live or bool(route.topics)
+            self._send(event, outgoing, routed, on_outcome, shows_headers=shows)
         else:
-            self._send(event, outgoing, routed, on_outcome, has_topics=bool(route.topics))
+            on_outcome(None)
 
     def _route(self, event: Published, routed: RoutedMessage) -> Route | None:
-        """Return where a message goes; None: it has to be found out first."""
-        exchanges, is_known = self._link.desk.doors.exchanges, self._is_known
+        """Return where a message goes; None: this broker may not know its exchange yet."""
         try:
-            route = exchanges.route(self._link.vhost, event.exchange, routed)
+            return self._link.desk.doors.exchanges.route(self._link.vhost, event.exchange, routed)
         except NoSuchExchange:
-            if is_known:
+            if self._is_known:
                 raise
             return None
-        return None if route.is_unroutable and not is_known else route
 
     @property
     def _is_known(self) -> bool:
@@ -114,11 +118,11 @@ class Publisher:
         routed: RoutedMessage,
         on_outcome: OnOutcome,
         *,
-        has_topics: bool,
+        shows_headers: bool,
     ) -> None:
         link, size = self._link, len(event.body)
         message = outgoing.message(event)
-        headers = shown_headers(message.headers) if has_topics else None
+        headers = shown_headers(message.headers) if shows_headers else None
         publication = Publication(routed, message, headers)
         self._under_way += 1
         link.add_waiting(1, size)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.amqp.arguments import has_dead_letters
 from kafkaesque.gateway.queueing.desk import Desk
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId
@@ -19,8 +20,6 @@ from kafkaesque.queues.requests import Claim
 #: Deliveries of one client that wait for an answer, whatever its prefetch says.
 UNACKED_MAX: Final = 65_535
 TIMEOUT_MS: Final = 60_000
-
-_DEAD_LETTERS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
 
 
 class Holder(Protocol):
@@ -77,7 +76,7 @@ class Settlements(ABC):
 
     def _has_dead_letters(self, log_id: TopicId) -> bool:
         queue = self._desk.doors.cluster.state.queues_by_log.get(log_id)
-        return queue is not None and any(queue.options.get(name) for name in _DEAD_LETTERS)
+        return queue is not None and has_dead_letters(queue)
 
     def flush(self, then: Callable[[bool], None] = lambda is_done: None) -> None:
         """Send what was said; `then` is told when all is answered, and whether all of it is done.

@@ -19,7 +19,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
 from kafkaesque.broker.options.queues import DECLARATION
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.gateway.queueing.arguments import declaration_of
+from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId, TopicId
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.registry.calls import Call, SchemaBody
 from kafkaesque.gateway.registry.changing import Changing
@@ -130,7 +130,7 @@ def check_rights(route: Route, call: Call) -> None:
     subject = call.params.get("subject")
     if subject is None:
         if not rights.may_cluster(needs):
-            raise NotAuthorized(f"no rule allows {needs.name.title()} on the cluster")
+            raise NotAuthorized(rights.refusal(needs, ResourceType.CLUSTER, CLUSTER_NAME))
         return
     _check(rights, needs, subject)
     if route.method == "POST":
@@ -141,4 +141,4 @@ def check_rights(route: Route, call: Call) -> None:
 
 def _check(rights: Rights, operation: Operation, subject: str) -> None:
     if not rights.may(operation, ResourceType.SUBJECT, subject):
-        raise NotAuthorized(f"no rule allows {operation.name.title()} on the subject {subject!r}")
+        raise NotAuthorized(rights.refusal(operation, ResourceType.SUBJECT, subject))

@@ -123,8 +123,8 @@ def find_refusal(rights: Rights | None, need: Need) -> SqsError | None:
     """Return what a client is told that may not do something; None where it may."""
     if rights is None or is_allowed(rights, need):
         return None
-    what = need.operation.name.title()
-    return SqsError("AccessDenied", f"No rule allows {what} on the queue {need.queue!r}.")
+    words = rights.refusal(need.operation, ResourceType.QUEUE, need.queue)
+    return SqsError("AccessDenied", f"{words[0].upper()}{words[1:]}.")
 
 
 def is_allowed(rights: Rights, need: Need) -> bool:

@@ -19,7 +19,7 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import ChangeQueue
 from kafkaesque.gateway.sqs.attributes import QueueOptions
-from kafkaesque.gateway.sqs.authorization import Need, is_allowed
+from kafkaesque.gateway.sqs.authorization import Need, find_refusal
 from kafkaesque.gateway.sqs.call import Call, OnQueue, RequestT, queue_name
 from kafkaesque.gateway.sqs.data_changes import tell_change
 from kafkaesque.gateway.sqs.finding import QueueFinder
@@ -161,8 +161,9 @@ class MoveTasks:
             raise _NO_TARGET
         if target == name:
             raise invalid_value("Source and destination must not be the same queue.")
-        if call.rights is not None and not is_allowed(call.rights, Need(Operation.WRITE, target)):
-            raise SqsError("AccessDenied", f"No rule allows Write on the queue {target!r}.")
+        refusal = find_refusal(call.rights, Need(Operation.WRITE, target))
+        if refusal is not None:
+            raise refusal
 
         def on_found(found: QueueState) -> None:
             if QueueOptions(found.options).is_fifo != QueueOptions(source.options).is_fifo:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests.queue_requests import QueueMessage
+from kafkaesque.chassis.amqp.incoming import read_incoming
 from kafkaesque.chassis.meanings import EXPIRES_AT, PRIORITY, TEXTS, TIMESTAMP, said_of, stored_of
-from kafkaesque.gateway.queueing.incoming import read_incoming
 from kafkaesque.gateway.stomp.destinations import (
     Destination,
     Kind,
@@ -21,8 +21,9 @@ from kafkaesque.gateway.stomp.destinations import (
     write_queue,
 )
 from kafkaesque.model.message_headers import NOT_AFTER
+from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.events import Published
-from kafkaesque.protocols.amqp.properties import Properties, write_properties
+from kafkaesque.protocols.amqp.properties import Properties, read_properties, write_properties
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timestamp
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import Sent
@@ -164,7 +165,7 @@ def write_headers_of(
 ) -> Headers:
     """Return the headers of a MESSAGE, but those that are its subscription's."""
     incoming = read_incoming(message, queue, now_ms)
-    properties = incoming.properties()
+    properties = _properties_of(incoming.properties)
     is_published = stored_of(message.headers) is not None
     # Others put messages into a queue, and their key is no name of STOMP's.
     destination = (
@@ -190,6 +191,14 @@ def write_headers_of(
         elif name not in _OF_FRAMES:
             headers.append((name, text))
     return tuple(headers)
+
+
+def _properties_of(raw: bytes) -> Properties:
+    try:
+        return read_properties(raw)
+    except AmqpError:
+        # Not what a publisher could have sent.
+        return Properties()
 
 
 def _expires_of(message: QueueMessage) -> str | None:

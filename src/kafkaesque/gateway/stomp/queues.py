@@ -10,7 +10,7 @@ from kafkaesque.access.operations import Operation
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.queue_commands import CreateQueue
-from kafkaesque.gateway.queueing.arguments import declaration_of, read_declaration
+from kafkaesque.chassis.amqp.arguments import declaration_of, read_declaration
 from kafkaesque.gateway.queueing.own_queues import (
     generated_name,
     make_own_queue,

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kafkaesque.access.operations import Operation
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.gateway.queueing.outgoing import Outgoing, read_outgoing
+from kafkaesque.chassis.amqp.outgoing import Outgoing, read_outgoing
 from kafkaesque.gateway.queueing.own_queues import REPLY_PREFIX
 from kafkaesque.gateway.queueing.publisher import OnOutcome, Publisher
 from kafkaesque.gateway.stomp.destinations import Destination, Kind, read_destination

@@ -112,9 +112,8 @@ def check_rights(rights: Rights | None, command: Command) -> None:
         absent = _ABSENT.get(kind)
         if absent is not None and not rights.could(Operation.DESCRIBE, kind, name):
             raise absent(name)
-        word, what = operation.name.title(), kind.name.lower()
         example = QUEUES if kind is ResourceType.QUEUE else TOPICS
-        raise BadCommand(f"no rule allows {word} on {what} {name!r}", example)
+        raise BadCommand(rights.refusal(operation, kind, name), example)
 
 
 def no_topic(name: str) -> BadCommand:

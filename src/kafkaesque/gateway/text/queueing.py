@@ -69,15 +69,14 @@ class QueueDesk:
         """
         queue, message = command.queue, command.message
         log_id = self._log_of(queue)
-        now_ms = self._doors.clock.wall_ms()
         new = NewMessage(
             message.value,
             message.key,
             message.headers,
             priority=command.priority,
             group=command.group.encode(),
-            not_before_ms=now_ms + command.delay_ms if command.delay_ms else 0,
-            not_after_ms=now_ms + command.expires_ms if command.expires_ms else 0,
+            delay_ms=command.delay_ms,
+            time_to_live_ms=command.expires_ms,
             identity=identity_of(command.message_id.encode()) if command.message_id else b"",
         )
 
@@ -92,7 +91,7 @@ class QueueDesk:
             else:
                 reply.end(write_ok(queue, outcome.offsets[0]))
 
-        self._doors.queues.put(log_id, [new], PUT_TIMEOUT_MS, on_done)
+        self._doors.queues.put(log_id, [new], PUT_TIMEOUT_MS, on_done, is_strict=True)
 
     # -- taking
 
@@ -157,7 +156,8 @@ class QueueDesk:
             # The rule has gone while GET waited.
             release = q.ReleaseMessages(log_id=log_id, claims=[message.claim])
             self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
-            reply.end(write_error(f"no rule allows Read on queue {queue!r}", QUEUES))
+            words = reply.rights.refusal(Operation.READ, ResourceType.QUEUE, queue)
+            reply.end(write_error(words, QUEUES))
             return
         reply.held.keep(queue, log_id, message.claim)
         headers = tuple(

@@ -95,6 +95,7 @@ class ApiKey(IntEnum):
     ALTER_EXCHANGE = 20022
     ALTER_BINDING = 20023
     PUBLISH_MESSAGES = 20024
+    DESCRIBE_LOGS = 20025
 
 
 #: API key -> (first version, last version, first flexible version or none,
@@ -185,4 +186,5 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     20022: (0, 0, 0, "alter_exchange"),
     20023: (0, 0, 0, "alter_binding"),
     20024: (0, 0, 0, "publish_messages"),
+    20025: (0, 0, 0, "describe_logs"),
 }

@@ -64,6 +64,10 @@ class OutgoingExchanges:
         """Whether one more may be sent (3.3.4-9)."""
         return len(self._stages) < self.in_flight_max
 
+    def has(self, packet_id: int) -> bool:
+        """Tell whether a packet id is in use."""
+        return packet_id in self._stages
+
     def begin(self, packet_id: int, qos: int) -> None:
         """A message is sent.
 
@@ -73,6 +77,10 @@ class OutgoingExchanges:
         if packet_id in self._stages or not 0 < packet_id <= PACKET_ID_MAX or not self.has_room:
             raise InvariantBroken(f"no message can be sent with packet id {packet_id}")
         self._stages[packet_id] = Stage.AWAITS_PUBACK if qos == 1 else Stage.AWAITS_PUBREC
+
+    def resume(self, packet_id: int) -> None:
+        """A message was sent by another connection of the session, and PUBREC has come for it."""
+        self._stages[packet_id] = Stage.AWAITS_PUBCOMP
 
     def on_puback(self, packet_id: int) -> Outcome:
         """QoS 1: the peer has it, or has refused it."""

@@ -57,9 +57,10 @@ class MessageVariant:
     Copies differ by the subscription's id, and by whether the client takes headers.
     """
 
-    __slots__ = ("_bare_tail", "_head", "_subject", "_tail", "payload_bytes")
+    __slots__ = ("_bare_tail", "_head", "_subject", "_tail", "payload_bytes", "subject")
 
     def __init__(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
+        self.subject = subject
         raw = subject.encode("utf-8", "surrogateescape")
         answer = reply.encode("utf-8", "surrogateescape")
         between = b" " + answer + b" " if answer else b" "

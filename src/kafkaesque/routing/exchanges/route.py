@@ -12,8 +12,10 @@ class Route(NamedTuple):
     delay_ms: int = 0
     #: Topics delay nothing.
     topics: tuple[str, ...] = ()
+    #: Whether it comes, without delay, to the exchange whose names MQTT, STOMP and NATS share.
+    has_names: bool = False
 
     @property
     def is_unroutable(self) -> bool:
-        """Whether nobody is to have it."""
+        """Whether no queue and no topic is to have it."""
         return not self.queues and not self.delayed_queues and not self.topics

@@ -13,7 +13,12 @@ from collections.abc import Sequence
 
 from kafkaesque.routing.exchanges.errors import BadHeader, ExchangeInternal
 from kafkaesque.routing.exchanges.route import Route
-from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE, Topology, Vhost
+from kafkaesque.routing.exchanges.topology import (
+    DEFAULT_EXCHANGE,
+    NAMES_EXCHANGE,
+    Topology,
+    Vhost,
+)
 from kafkaesque.routing.message import RoutedMessage
 
 #: Headers with further routing keys; the second is for the broker only (RabbitMQ's sender-selected
@@ -70,6 +75,10 @@ class _Walk:
                 self._take_named_queues()
             elif not self._pass_on(name, waiting) and exchange.alternate is not None:
                 waiting.append(exchange.alternate)
+
+    def has_passed(self, exchange: str) -> bool:
+        """Tell whether the message has come to an exchange so far."""
+        return exchange in self._passed
 
     def _take_named_queues(self) -> None:
         for key in self.keys:
@@ -145,11 +154,12 @@ class Router:
         delay_ms = _delay_ms(message)
         walk.run([exchange], delays=delay_ms > 0)
         queues = tuple(walk.queues)
+        has_names = walk.has_passed(NAMES_EXCHANGE)
         if walk.later:
             walk.run(walk.later, delays=False)
             later = tuple(walk.queues)[len(queues) :]
-            return Route(queues, later, delay_ms, tuple(walk.topics))
-        route = Route(queues, topics=tuple(walk.topics))
+            return Route(queues, later, delay_ms, tuple(walk.topics), has_names)
+        route = Route(queues, topics=tuple(walk.topics), has_names=has_names)
         if walk.goes_by_keys and len(keys) == 1:
             vhost.routes.put((exchange, message.key), route)
         return route

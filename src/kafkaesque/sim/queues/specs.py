@@ -1,6 +1,8 @@
 """Queues that a run may have, and which of them it has."""
 
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from kafkaesque.sim.queues.history import QueueSpec
@@ -159,3 +161,13 @@ def draw_queues(seed: int) -> dict[str, QueueSpec]:
     chance = random.Random(f"{seed}/queues")
     families = chance.sample(FAMILIES, chance.randint(1, FAMILIES_MAX))
     return {spec.name: spec for family in families for spec in family}
+
+
+def sealed(specs: Mapping[str, QueueSpec]) -> dict[str, QueueSpec]:
+    """Return queues that hold messages as encrypted ones, and others as they are."""
+    return {
+        name: spec
+        if spec.topic
+        else replace(spec, options={**spec.options, "encryption": "aes256-gcm"})
+        for name, spec in specs.items()
+    }

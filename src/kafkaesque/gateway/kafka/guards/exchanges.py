@@ -18,11 +18,14 @@ from kafkaesque.protocols.kafka.messages.alter_vhost_response import AlterVhostR
 from kafkaesque.protocols.kafka.messages.publish_messages_response import PublishMessagesResponse
 
 FORBIDDEN: Final = ErrorCode.EXCHANGE_AUTHORIZATION_FAILED
-MESSAGE: Final = "Exchange authorization failed."
 
 
 def _may(rights: Rights, operation: Operation, vhost: str, exchange: str) -> bool:
     return rights.may(operation, ResourceType.EXCHANGE, exchange_resource(vhost, exchange))
+
+
+def _words(rights: Rights, operation: Operation, vhost: str, exchange: str) -> str:
+    return rights.refusal(operation, ResourceType.EXCHANGE, exchange_resource(vhost, exchange))
 
 
 def describe(rights: Rights, context: Context, call: Call) -> bool:
@@ -64,7 +67,7 @@ def alter_vhost(rights: Rights, context: Context, call: Call) -> bool:
         call.prepare(request)
         return True
     refused = ErrorCode.VHOST_AUTHORIZATION_FAILED
-    message = "Virtual host authorization failed."
+    message = rights.refusal(operation, ResourceType.VHOST, request.vhost)
     call.answer(AlterVhostResponse(error_code=refused, error_message=message))
     return False
 
@@ -72,36 +75,38 @@ def alter_vhost(rights: Rights, context: Context, call: Call) -> bool:
 def alter_exchange(rights: Rights, context: Context, call: Call) -> bool:
     """Declaring needs Create, deleting Delete; of an alternate exchange the controller asks."""
     request = call.read()
-    if request.action == Action.DELETE:
-        is_allowed = _may(rights, Operation.DELETE, request.vhost, request.exchange)
-    else:
-        is_allowed = rights.could_cluster(Operation.CREATE) or _may(
-            rights, Operation.CREATE, request.vhost, request.exchange
-        )
-    if is_allowed:
+    operation = Operation.DELETE if request.action == Action.DELETE else Operation.CREATE
+    is_creator = operation is Operation.CREATE and rights.could_cluster(operation)
+    if is_creator or _may(rights, operation, request.vhost, request.exchange):
         call.prepare(request)
-    else:
-        call.answer(AlterExchangeResponse(error_code=FORBIDDEN, error_message=MESSAGE))
-    return is_allowed
+        return True
+    words = _words(rights, operation, request.vhost, request.exchange)
+    call.answer(AlterExchangeResponse(error_code=FORBIDDEN, error_message=words))
+    return False
 
 
 def alter_binding(rights: Rights, context: Context, call: Call) -> bool:
     """A binding reads from where it begins, and writes where it leads."""
     request = call.read()
     name, vhost = request.destination, request.vhost
+    source = exchange_resource(vhost, request.source)
     match request.destination_type:
         case DestinationType.EXCHANGE:
-            is_allowed = _may(rights, Operation.WRITE, vhost, name)
+            kind, target = ResourceType.EXCHANGE, exchange_resource(vhost, name)
         case DestinationType.TOPIC:
-            is_allowed = rights.may(Operation.WRITE, ResourceType.TOPIC, name)
+            kind, target = ResourceType.TOPIC, name
         case _:
-            resource = queue_resource(QueueName(vhost, name))
-            is_allowed = rights.may(Operation.WRITE, ResourceType.QUEUE, resource)
-    if is_allowed and _may(rights, Operation.READ, vhost, request.source):
-        call.prepare(request)
-        return True
-    call.answer(AlterBindingResponse(error_code=FORBIDDEN, error_message=MESSAGE))
-    return False
+            kind, target = ResourceType.QUEUE, queue_resource(QueueName(vhost, name))
+    for need in (
+        (Operation.WRITE, kind, target),
+        (Operation.READ, ResourceType.EXCHANGE, source),
+    ):
+        if not rights.may(*need):
+            words = rights.refusal(*need)
+            call.answer(AlterBindingResponse(error_code=FORBIDDEN, error_message=words))
+            return False
+    call.prepare(request)
+    return True
 
 
 def publish(rights: Rights, context: Context, call: Call) -> bool:
@@ -110,5 +115,6 @@ def publish(rights: Rights, context: Context, call: Call) -> bool:
     if _may(rights, Operation.WRITE, request.vhost, request.exchange):
         call.prepare(request)
         return True
-    call.answer(PublishMessagesResponse(error_code=FORBIDDEN, error_message=MESSAGE))
+    words = _words(rights, Operation.WRITE, request.vhost, request.exchange)
+    call.answer(PublishMessagesResponse(error_code=FORBIDDEN, error_message=words))
     return False

@@ -16,14 +16,18 @@ from kafkaesque.protocols.kafka.messages.describe_queues_request import QueueNam
 from kafkaesque.protocols.kafka.messages.describe_queues_response import DescribedQueue
 
 FORBIDDEN: Final = ErrorCode.QUEUE_AUTHORIZATION_FAILED
-MESSAGE: Final = "Queue authorization failed."
 
 
 def _may(rights: Rights, operation: Operation, vhost: str, queue: str) -> bool:
     return rights.may(operation, ResourceType.QUEUE, queue_resource(QueueName(vhost, queue)))
 
 
-def _refuse(call: Call, message: str = MESSAGE) -> bool:
+def _words(rights: Rights, operation: Operation, vhost: str, queue: str) -> str:
+    name = queue_resource(QueueName(vhost, queue))
+    return rights.refusal(operation, ResourceType.QUEUE, name)
+
+
+def _refuse(call: Call, message: str) -> bool:
     name = ApiKey(call.header.api_key).name
     module = import_module(f"kafkaesque.protocols.kafka.messages.{name.lower()}_response")
     kind = "".join(word.capitalize() for word in name.split("_")) + "Response"
@@ -39,7 +43,7 @@ def _guard(operation: Operation, *, or_cluster: bool = False) -> Guard:
         ):
             call.prepare(request)
             return True
-        return _refuse(call)
+        return _refuse(call, _words(rights, operation, request.vhost, request.queue))
 
     return guard
 
@@ -55,11 +59,10 @@ def maintain_queue(rights: Rights, context: Context, call: Call) -> bool:
     """Whoever purges, or moves messages elsewhere, could as well take them all."""
     request = call.read()
     if not _may(rights, Operation.READ, request.vhost, request.queue):
-        return _refuse(call)
+        return _refuse(call, _words(rights, Operation.READ, request.vhost, request.queue))
     is_moved = request.action == Maintenance.REDRIVE and request.target
     if is_moved and not _may(rights, Operation.WRITE, request.vhost, request.target):
-        name = queue_resource(QueueName(request.vhost, request.target))
-        return _refuse(call, f"no rule allows to write to queue {name!r}")
+        return _refuse(call, _words(rights, Operation.WRITE, request.vhost, request.target))
     call.prepare(request)
     return True
 
@@ -80,11 +83,12 @@ def describe_queues(rights: Rights, context: Context, call: Call) -> bool:
         request.queues = [each for each in named if could_describe(each)]
         call.prepare(request)
         return True
-    keep_allowed(call, request, "queues", is_allowed, "queues", _absent)
+
+    def absent(queue: Any) -> DescribedQueue:
+        words = _words(rights, Operation.DESCRIBE, queue.vhost, queue.queue)
+        return DescribedQueue(
+            error_code=FORBIDDEN, error_message=words, vhost=queue.vhost, queue=queue.queue
+        )
+
+    keep_allowed(call, request, "queues", is_allowed, "queues", absent)
     return True
-
-
-def _absent(queue: Any) -> DescribedQueue:
-    return DescribedQueue(
-        error_code=FORBIDDEN, error_message=MESSAGE, vhost=queue.vhost, queue=queue.queue
-    )

@@ -43,7 +43,7 @@ class DescribeQueuesResponse(Message):
 
 
 class DescribedQueue(Message):
-    __slots__ = ("error_code", "error_message", "vhost", "queue", "log_id", "leader_id", "replicas", "created_ms", "options", "counts", "partition_count",)
+    __slots__ = ("error_code", "error_message", "vhost", "queue", "log_id", "leader_id", "replicas", "created_ms", "options", "counts", "partition_count", "partitions",)
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class DescribedQueue(Message):
         options: Sequence[QueueOption] = (),
         counts: Sequence[QueueCount] = (),
         partition_count: int = 0,
+        partitions: Sequence[QueuePartition] = (),
     ) -> None:
         self.error_code: int = error_code
         self.error_message: str | None = error_message
@@ -70,6 +71,23 @@ class DescribedQueue(Message):
         self.options: Sequence[QueueOption] = options
         self.counts: Sequence[QueueCount] = counts
         self.partition_count: int = partition_count
+        self.partitions: Sequence[QueuePartition] = partitions
+
+
+class QueuePartition(Message):
+    __slots__ = ("partition_index", "leader_id", "replicas", "in_sync",)
+
+    def __init__(
+        self,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        replicas: Sequence[int] = (),
+        in_sync: Sequence[int] = (),
+    ) -> None:
+        self.partition_index: int = partition_index
+        self.leader_id: int = leader_id
+        self.replicas: Sequence[int] = replicas
+        self.in_sync: Sequence[int] = in_sync
 
 
 class QueueOption(Message):
@@ -101,8 +119,9 @@ class QueueCount(Message):
 _w_Ui = Struct(">16si").pack
 _w_ox = Struct(">?x").pack
 _w_h = Struct(">h").pack
+_w_i = Struct(">i").pack
 _w_ih = Struct(">ih").pack
-_w_ix = Struct(">ix").pack
+_w_ii = Struct(">ii").pack
 _w_q = Struct(">q").pack
 _w_qx = Struct(">qx").pack
 _r_UiB = Struct(">16siB").unpack_from
@@ -110,6 +129,7 @@ _r_oB = Struct(">?B").unpack_from
 _r_hB = Struct(">hB").unpack_from
 _r_iB = Struct(">iB").unpack_from
 _r_ihB = Struct(">ihB").unpack_from
+_r_iiB = Struct(">iiB").unpack_from
 _r_qB = Struct(">qB").unpack_from
 
 
@@ -127,7 +147,7 @@ def read_describe_queues_response_v0(buf: memoryview, pos: int = 0) -> DescribeQ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 41 > end - pos or (left := left - n) < 0:
+        if n * 42 > end - pos or (left := left - n) < 0:
             bad_count(n)
         queues: list[DescribedQueue] = []
         for _ in range(n):
@@ -200,9 +220,41 @@ def read_describe_queues_response_v0(buf: memoryview, pos: int = 0) -> DescribeQ
                 counts.append(QueueCount(name_2, count))
             partition_count, n = _r_iB(buf, pos)
             pos += 5
+            if not 0 < n < 128:
+                n, pos = length_tail(buf, pos, n)
+            n -= 1
+            if n * 11 > end - pos or (left := left - n) < 0:
+                bad_count(n)
+            partitions: list[QueuePartition] = []
+            for _ in range(n):
+                partition_index, leader_id_2, n = _r_iiB(buf, pos)
+                pos += 9
+                if not 0 < n < 128:
+                    n, pos = length_tail(buf, pos, n)
+                n -= 1
+                if n * 4 > end - pos or (left := left - n) < 0:
+                    bad_count(n)
+                replicas_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
+                pos += 4 * n
+                n = buf[pos]
+                pos += 1
+                if not 0 < n < 128:
+                    n, pos = length_tail(buf, pos, n)
+                n -= 1
+                if n * 4 > end - pos or (left := left - n) < 0:
+                    bad_count(n)
+                in_sync: list[int] = list(unpack_from(f">{n}i", buf, pos))
+                pos += 4 * n
+                n = buf[pos]
+                pos += 1
+                if n:
+                    pos = skip_tags(buf, pos, n)
+                partitions.append(QueuePartition(partition_index, leader_id_2, replicas_2, in_sync))
+            n = buf[pos]
+            pos += 1
             if n:
                 pos = skip_tags(buf, pos, n)
-            queues.append(DescribedQueue(error_code_2, error_message_2, vhost, queue, log_id, leader_id, replicas, created_ms, options, counts, partition_count))
+            queues.append(DescribedQueue(error_code_2, error_message_2, vhost, queue, log_id, leader_id, replicas, created_ms, options, counts, partition_count, partitions))
         n = buf[pos]
         pos += 1
         if n:
@@ -263,7 +315,19 @@ def write_describe_queues_response_v0(m: DescribeQueuesResponse, out: list[Buffe
             append(UVARINTS[n] if (n := len(name_utf8_2) + 1) < 128 else uvarint(n))
             append(name_utf8_2)
             append(_w_qx(item_3.count))
-        append(_w_ix(item.partition_count))
+        partitions = item.partitions
+        append(_w_i(item.partition_count))
+        append(UVARINTS[n] if (n := len(partitions) + 1) < 128 else uvarint(n))
+        for item_4 in partitions:
+            replicas_2 = item_4.replicas
+            append(_w_ii(item_4.partition_index, item_4.leader_id))
+            append(UVARINTS[n] if (n := len(replicas_2) + 1) < 128 else uvarint(n))
+            append(pack(f">{len(replicas_2)}i", *replicas_2))
+            in_sync = item_4.in_sync
+            append(UVARINTS[n] if (n := len(in_sync) + 1) < 128 else uvarint(n))
+            append(pack(f">{len(in_sync)}i", *in_sync))
+            append(b"\x00")
+        append(b"\x00")
     append(b"\x00")
 
 

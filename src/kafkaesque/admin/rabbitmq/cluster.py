@@ -1,0 +1,230 @@
+"""The cluster as a whole: overview, brokers, connections, who asks, and whether all is well."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kafkaesque.access.operations import Operation
+from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.part_pages import (
+    BROKER,
+    CONNECTIONS,
+    ConnectionsAnswer,
+    Nothing,
+    QueueRow,
+)
+from kafkaesque.admin.api.values import BrokerState, Connected
+from kafkaesque.admin.rabbitmq.calls import Call, Route
+from kafkaesque.admin.rabbitmq.context import Context, node_name
+from kafkaesque.admin.rabbitmq.errors import not_found
+from kafkaesque.admin.rabbitmq.queues import QueuePages, Rows, messages_of
+from kafkaesque.admin.rabbitmq.values import (
+    ClusterName,
+    ConnectionShown,
+    ExchangeType,
+    ListenerShown,
+    NodeShown,
+    ObjectTotals,
+    Overview,
+    QueueTotals,
+    WhoAmI,
+)
+from kafkaesque.broker.listeners import AMQP
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.model.ids import NodeId
+from kafkaesque.routing.exchanges.kinds import Kind
+
+#: What RabbitMQ calls the protocol, where that is another word than ours.
+_PROTOCOLS: Final = {AMQP: "AMQP 0-9-1"}
+ADMINISTRATOR: Final = "administrator"
+MONITORING: Final = "monitoring"
+MANAGEMENT: Final = "management"
+_Then = Callable[[Sequence[ConnectionShown]], None]
+
+
+class ClusterPages:
+    """See the module."""
+
+    def __init__(self, context: Context, queues: QueuePages) -> None:
+        self._context: Final = context
+        self._queues: Final = queues
+
+    def routes(self) -> list[Route]:
+        """Return the operations."""
+        return [
+            Route(method="GET", path="/overview", handle=self.show_overview),
+            Route(method="GET", path="/cluster-name", handle=self.show_name),
+            Route(method="GET", path="/whoami", handle=self.show_who),
+            Route(method="GET", path="/nodes", handle=self.list_nodes),
+            Route(method="GET", path="/nodes/{node}", handle=self.show_node),
+            Route(method="GET", path="/connections", handle=self.list_connections),
+            Route(method="GET", path="/connections/{connection}", handle=self.show_connection),
+            # What RabbitMQ has and we do not: nothing is there, which is true.
+            *(
+                Route(method="GET", path=path, handle=_answer_none)
+                for path in (
+                    "/extensions",
+                    "/parameters",
+                    "/global-parameters",
+                    "/vhost-limits",
+                    "/user-limits",
+                    "/topic-permissions",
+                    "/feature-flags",
+                    "/deprecated-features",
+                    "/deprecated-features/used",
+                )
+            ),
+        ]
+
+    # -- the cluster
+
+    def show_overview(self, call: Call) -> None:
+        """Show the cluster in few numbers: of queues that the client may see."""
+        self._queues.with_rows(call, None, lambda rows: self._show_overview(call, rows))
+
+    def _show_overview(self, call: Call, rows: Rows) -> None:
+        def on_brokers(gathered: Gathered[BrokerState]) -> None:
+            connections = sum(each.connections for each in gathered.answers.values())
+            call.guard(lambda: call.show(self._overview(call, rows, connections)))
+
+        self._context.fan_out.ask_all(BROKER, Nothing(), on_brokers)
+
+    def _overview(self, call: Call, rows: Rows, connections: int) -> Overview:
+        doors = self._context.doors
+        vhosts = [doors.exchanges.vhost(name) for name in doors.exchanges.vhosts()]
+        exchanges = sum(
+            call.sees_exchange(vhost.name, name) for vhost in vhosts for name in vhost.exchanges
+        )
+        seen: list[QueueRow] = [row for name, row in rows.items() if call.sees_queue(name)]
+        queues = sum(call.sees_queue(QueueName(*each.queue)) for each in doors.queues.all())
+        return Overview(
+            product_version=self._context.version,
+            exchange_types=[ExchangeType(name=each.value, description="") for each in Kind],
+            cluster_name=str(doors.cluster.cluster_id),
+            node=node_name(doors.cluster.node),
+            object_totals=ObjectTotals(
+                connections=connections,
+                exchanges=exchanges,
+                queues=queues,
+                consumers=sum(each.consumers for each in seen),
+            ),
+            queue_totals=QueueTotals(
+                messages=sum(map(messages_of, seen)),
+                messages_ready=sum(each.ready for each in seen),
+                messages_unacknowledged=sum(each.in_flight for each in seen),
+            ),
+            listeners=self.listeners(),
+        )
+
+    def listeners(self) -> list[ListenerShown]:
+        """Return the ports of all brokers."""
+        return [
+            ListenerShown(
+                node=node_name(broker.node),
+                protocol=endpoint.protocol,
+                ip_address=endpoint.host,
+                port=endpoint.port,
+            )
+            for broker in self._context.doors.cluster.state.brokers.values()
+            for endpoint in broker.endpoints.values()
+        ]
+
+    def show_name(self, call: Call) -> None:
+        """Show what the cluster is called: its id."""
+        call.show(ClusterName(name=str(self._context.doors.cluster.cluster_id)))
+
+    def show_who(self, call: Call) -> None:
+        """Show who asks, and with which of RabbitMQ's tags."""
+        tags = [MANAGEMENT]
+        if call.could_cluster(Operation.ALTER):
+            tags = [ADMINISTRATOR]
+        elif call.could_cluster(Operation.DESCRIBE):
+            tags = [MONITORING]
+        call.show(WhoAmI(name=call.user, tags=tags))
+
+    # -- brokers
+
+    def list_nodes(self, call: Call) -> None:
+        """List the brokers."""
+        self._with_nodes(call, self._context.fan_out.all_brokers(), one=False)
+
+    def show_node(self, call: Call) -> None:
+        """Show one."""
+        name = call.params["node"]
+        nodes = [each for each in self._context.fan_out.all_brokers() if node_name(each) == name]
+        if not nodes:
+            raise not_found(f"there is no node {name!r}")
+        self._with_nodes(call, nodes, one=True)
+
+    def _with_nodes(self, call: Call, nodes: Sequence[NodeId], *, one: bool) -> None:
+        call.need_cluster(Operation.DESCRIBE)
+
+        def on_told(gathered: Gathered[BrokerState]) -> None:
+            shown = [self._node(each, gathered.answers.get(each)) for each in nodes]
+            call.guard(lambda: call.show(shown[0]) if one else call.show_list(shown))
+
+        self._context.fan_out.ask_all(BROKER, Nothing(), on_told, nodes)
+
+    def _node(self, node: NodeId, state: BrokerState | None) -> NodeShown:
+        cluster = self._context.doors.cluster
+        running = node == cluster.node or cluster.is_alive(node)
+        if state is None:
+            return NodeShown(name=node_name(node), running=running)
+        uptime = None if state.started_at is None else max(0, state.clock - state.started_at)
+        return NodeShown(
+            name=node_name(node),
+            running=running,
+            mem_used=state.resident_bytes,
+            disk_free=state.disk_free_bytes,
+            disk_free_alarm=state.refuses_appends,
+            fd_used=state.open_files,
+            fd_total=state.open_files_max,
+            uptime=uptime,
+        )
+
+    # -- connections
+
+    def list_connections(self, call: Call) -> None:
+        """List clients' connections at all brokers, of all protocols."""
+        self._with_connections(call, call.show_list)
+
+    def show_connection(self, call: Call) -> None:
+        """Show one."""
+        name = call.params["connection"]
+
+        def show(found: Sequence[ConnectionShown]) -> None:
+            for each in found:
+                if each.name == name:
+                    call.show(each)
+                    return
+            raise not_found(f"there is no connection {name!r}")
+
+        self._with_connections(call, show)
+
+    def _with_connections(self, call: Call, then: _Then) -> None:
+        call.need_cluster(Operation.DESCRIBE)
+
+        def on_told(gathered: Gathered[ConnectionsAnswer]) -> None:
+            every = [each for told in gathered.answers.values() for each in told.connections]
+            call.guard(lambda: then([_connection(each) for each in every]))
+
+        self._context.fan_out.ask_all(CONNECTIONS, Nothing(), on_told)
+
+
+def _connection(connected: Connected) -> ConnectionShown:
+    _, _, port = connected.peer.rpartition(":")
+    return ConnectionShown(
+        name=f"{connected.peer} -> {node_name(connected.broker)}:{connected.listener}",
+        node=node_name(connected.broker),
+        protocol=_PROTOCOLS.get(connected.protocol, connected.protocol),
+        user=connected.user,
+        peer_host=connected.host,
+        peer_port=int(port) if port.isdecimal() else None,
+        state="flow" if connected.is_throttled else "running",
+        recv_oct=connected.bytes_in,
+        send_oct=connected.bytes_out,
+        send_pend=connected.unsent_bytes,
+    )
+
+
+def _answer_none(call: Call) -> None:
+    call.answer([])

@@ -1,0 +1,226 @@
+"""`/queues`: listed with their numbers, declared, purged and deleted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.part_pages import QUEUES, QueueRow, QueuesAnswer, QueuesQuestion
+from kafkaesque.admin.api.queue_part import together
+from kafkaesque.admin.rabbitmq.calls import Call, Route
+from kafkaesque.admin.rabbitmq.context import CHANGE_MS_MAX, Context, node_name
+from kafkaesque.admin.rabbitmq.errors import ApiRefused, not_found
+from kafkaesque.admin.rabbitmq.values import NewQueue, QueueShown
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.requests.commands import Done
+from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
+from kafkaesque.broker.requests.queue_requests import PurgeQueue
+from kafkaesque.chassis.amqp.arguments import (
+    GROUP_SIZE,
+    QUEUE_TYPES,
+    arguments_of,
+    check_equivalent,
+    declaration_of,
+    read_declaration,
+)
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.protocols.amqp.methods import QueueDeclare
+from kafkaesque.routing.exchanges.topology import RESERVED_PREFIX
+
+Rows = Mapping[QueueName, QueueRow]
+
+
+class QueuePages:
+    """See the module."""
+
+    def __init__(self, context: Context) -> None:
+        self._context: Final = context
+
+    def routes(self) -> list[Route]:
+        """Return the operations."""
+        one = "/queues/{vhost}/{queue}"
+        return [
+            Route(method="GET", path="/queues", handle=self.list_all),
+            Route(method="GET", path="/queues/{vhost}", handle=self.list_vhost),
+            Route(method="GET", path=one, handle=self.show),
+            Route(method="PUT", path=one, handle=self.declare),
+            Route(method="DELETE", path=one, handle=self.delete),
+            Route(method="DELETE", path=f"{one}/contents", handle=self.purge),
+        ]
+
+    def find(self, call: Call) -> QueueState:
+        """Return the queue that a path names.
+
+        Raises:
+            ApiRefused: there is none, or the client may not see it.
+        """
+        self._context.vhost(call)
+        found = self._context.doors.cluster.state.queues.get(call.queue)
+        if found is None or not call.sees_queue(call.queue):
+            raise not_found(f"there is no queue {call.queue.name!r} in {call.vhost!r}")
+        return found
+
+    # -- lists
+
+    def list_all(self, call: Call) -> None:
+        """List those of all virtual hosts that the client may see."""
+        self._list(call, self._context.doors.queues.all())
+
+    def list_vhost(self, call: Call) -> None:
+        """List those of one virtual host."""
+        self._context.vhost(call)
+        every = self._context.doors.queues.all()
+        self._list(call, [each for each in every if each.queue.vhost == call.vhost])
+
+    def _list(self, call: Call, queues: Sequence[QueueState]) -> None:
+        seen = [each for each in queues if call.sees_queue(each.queue)]
+
+        def on_rows(rows: Rows) -> None:
+            call.show_list([self._shown(each, rows) for each in seen])
+
+        self.with_rows(call, None, on_rows)
+
+    def with_rows(
+        self, call: Call, names: Sequence[QueueName] | None, then: Callable[[Rows], None]
+    ) -> None:
+        """Go on with what leaders say of queues; None: of all."""
+
+        def on_all(gathered: Gathered[QueuesAnswer]) -> None:
+            rows: dict[QueueName, QueueRow] = {}
+            for answer in gathered.answers.values():
+                for row in answer.queues:
+                    name = QueueName(row.vhost, row.name)
+                    before = rows.get(name)
+                    rows[name] = row if before is None else together(before, row)
+            call.guard(partial(then, rows))
+
+        wanted = None if names is None else [(each.vhost, each.name) for each in names]
+        self._context.fan_out.ask_all(QUEUES, QueuesQuestion(names=wanted), on_all)
+
+    def show(self, call: Call) -> None:
+        """Show one."""
+        queue = self.find(call)
+        self.with_rows(call, [queue.queue], lambda rows: call.show(self._shown(queue, rows)))
+
+    def _shown(self, queue: QueueState, rows: Rows) -> QueueShown:
+        said = declaration_of(queue)
+        row = rows.get(queue.queue)
+        leader = self._context.doors.cluster.leaders.leader(queue.partitions[0].group)
+        kind = None if said is None else said.text("x-queue-type")
+        node = None if leader is None else node_name(leader)
+        return QueueShown(
+            name=queue.queue.name,
+            vhost=queue.queue.vhost,
+            type=kind or QUEUE_TYPES[0],
+            durable=True if said is None else said.durable,
+            auto_delete=said is not None and said.auto_delete,
+            exclusive=said is not None and said.is_exclusive,
+            arguments=arguments_of(queue),
+            node=node,
+            leader=node,
+            members=[node_name(each) for each in queue.partitions[0].replicas],
+            state="down" if leader is None else "running",
+            consumers=None if row is None else row.consumers,
+            messages=None if row is None else messages_of(row),
+            messages_ready=None if row is None else row.ready,
+            messages_unacknowledged=None if row is None else row.in_flight,
+            message_bytes=None if row is None else row.bytes,
+        )
+
+    # -- changes
+
+    def declare(self, call: Call) -> None:
+        """Declare one; the same declaration again is as good."""
+        self._context.vhost(call)
+        name, body = call.queue, call.body(NewQueue)
+        call.need(Operation.CREATE, ResourceType.QUEUE, queue_resource(name))
+        queues = self._context.doors.cluster.state.queues
+        said, options = read_declaration(
+            QueueDeclare(
+                queue=name.name,
+                durable=body.durable,
+                auto_delete=body.auto_delete,
+                arguments=body.arguments,
+            ),
+            "",
+            lambda other: other == name.name or name._replace(name=other) in queues,
+        )
+        found = queues.get(name)
+        if found is not None:
+            check_equivalent(found, said, options)
+            call.done()
+            return
+        if name.name.startswith(RESERVED_PREFIX):
+            raise ApiRefused(403, f"queue name {name.name!r} contains reserved prefix 'amq.*'")
+        command = CreateQueue(
+            vhost=name.vhost,
+            name=name.name,
+            options=options,
+            replication_factor=said.number(GROUP_SIZE) or -1,
+        )
+        self._context.submit(call, command, lambda: call.done(is_new=True))
+
+    def delete(self, call: Call) -> None:
+        """Delete one with all that it holds; if that is asked, only an unused or an empty one."""
+        queue = self.find(call)
+        _check_free(queue)
+        name = queue.queue
+        command = DeleteQueue(vhost=name.vhost, name=name.name)
+        if not call.flag("if-empty") and not call.flag("if-unused"):
+            self._context.submit(call, command, call.done)
+            return
+
+        def on_rows(rows: Rows) -> None:
+            row = rows.get(name)
+            if row is None:
+                raise ApiRefused(503, f"the leader of queue {name.name!r} has not answered")
+            if call.flag("if-unused") and row.consumers:
+                raise ApiRefused(400, f"queue {name.name!r} in vhost {name.vhost!r} in use")
+            if call.flag("if-empty") and messages_of(row):
+                raise ApiRefused(400, f"queue {name.name!r} in vhost {name.vhost!r} not empty")
+            self._context.submit(call, command, call.done)
+
+        self.with_rows(call, [name], on_rows)
+
+    def purge(self, call: Call) -> None:
+        """Remove all messages that wait; those that consumers have stay."""
+        queue = self.find(call)
+        _check_free(queue)
+        call.need(Operation.READ, ResourceType.QUEUE, queue_resource(queue.queue))
+        left = len(queue.partitions)
+        refusals: list[RequestRefused] = []
+
+        def on_one(outcome: Done | RequestRefused) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(outcome, RequestRefused):
+                refusals.append(outcome)
+            if left == 0 and refusals:
+                call.refuse(refusals[0])
+            elif left == 0:
+                call.done()
+
+        for number in range(left):
+            request = PurgeQueue(log_id=queue.topic_id, partition=number)
+            self._context.doors.queues.ask(request, Done, CHANGE_MS_MAX, on_one)
+
+
+def messages_of(row: QueueRow) -> int:
+    """Return how many messages a queue has, wherever they are."""
+    return row.ready + row.delayed + row.in_flight + row.parked + row.moving
+
+
+def _check_free(queue: QueueState) -> None:
+    """Refuse what only the connection that has declared a queue may do.
+
+    Raises:
+        ApiRefused: it is exclusive.
+    """
+    said = declaration_of(queue)
+    if said is not None and said.is_exclusive:
+        name = queue.queue
+        raise ApiRefused(
+            400, f"cannot obtain exclusive access to queue {name.name!r} in vhost {name.vhost!r}"
+        )

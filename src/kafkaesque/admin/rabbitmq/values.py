@@ -1,0 +1,307 @@
+"""What the API answers and takes, with RabbitMQ's names. Times are Unix times in milliseconds.
+
+Numbers that nobody counts here are left out: clients take what is absent for unknown.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+
+#: The release whose API this is: some clients ask for it before they use a call.
+RABBITMQ_VERSION: Final = "3.13.0"
+
+#: An argument's value.
+AnyJson = Annotated[object, "as JSON has it"]
+Arguments = dict[str, AnyJson]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all answers."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all bodies; fields that are not known are passed over, as RabbitMQ does."""
+
+
+class Status(Answer, frozen=True, kw_only=True):
+    """Something is well, or not, and why not."""
+
+    status: str
+    reason: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+# -- the cluster
+
+
+class ObjectTotals(Answer, frozen=True, kw_only=True):
+    """How many there are."""
+
+    connections: int
+    #: Nobody counts them over all brokers.
+    channels: int = 0
+    exchanges: int
+    queues: int
+    consumers: int
+
+
+class QueueTotals(Answer, frozen=True, kw_only=True):
+    """Messages of all queues."""
+
+    messages: int
+    messages_ready: int
+    messages_unacknowledged: int
+
+
+class ListenerShown(Answer, frozen=True, kw_only=True):
+    """A port of a broker."""
+
+    node: str
+    protocol: str
+    ip_address: str
+    port: int
+
+
+class ExchangeType(Answer, frozen=True, kw_only=True):
+    """A type that exchanges can have."""
+
+    name: str
+    description: str
+    enabled: bool = True
+
+
+class Overview(Answer, frozen=True, kw_only=True):
+    """The cluster in few numbers."""
+
+    management_version: str = RABBITMQ_VERSION
+    rabbitmq_version: str = RABBITMQ_VERSION
+    product_name: str = "Kafkaesque"
+    product_version: str
+    rates_mode: str = "none"
+    exchange_types: list[ExchangeType]
+    cluster_name: str
+    node: str
+    object_totals: ObjectTotals
+    queue_totals: QueueTotals
+    message_stats: dict[str, int] = {}
+    listeners: list[ListenerShown]
+    contexts: list[dict[str, str]] = []
+
+
+class ClusterName(Answer, frozen=True, kw_only=True):
+    """What the cluster is called."""
+
+    name: str
+
+
+class NodeShown(Answer, frozen=True, kw_only=True):
+    """A broker. What it says of itself is null where it has not answered."""
+
+    name: str
+    type: str = "disc"
+    running: bool
+    mem_used: int | None = None
+    mem_alarm: bool = False
+    disk_free: int | None = None
+    disk_free_alarm: bool | None = None
+    fd_used: int | None = None
+    fd_total: int | None = None
+    uptime: int | None = None
+    partitions: list[str] = []
+
+
+class WhoAmI(Answer, frozen=True, kw_only=True):
+    """Who asks."""
+
+    name: str
+    tags: list[str]
+
+
+class ConnectionShown(Answer, frozen=True, kw_only=True):
+    """A client's connection, of whatever protocol."""
+
+    name: str
+    node: str
+    protocol: str
+    user: str
+    peer_host: str
+    peer_port: int | None
+    state: str
+    recv_oct: int
+    send_oct: int
+    send_pend: int
+    type: str = "network"
+
+
+# -- virtual hosts
+
+
+class VhostShown(Answer, frozen=True, kw_only=True):
+    """A virtual host."""
+
+    name: str
+    description: str = ""
+    tags: list[str] = []
+    default_queue_type: str = "classic"
+    metadata: dict[str, AnyJson] = {}
+    tracing: bool = False
+    cluster_state: dict[str, str]
+
+
+# -- exchanges and bindings
+
+
+class ExchangeShown(Answer, frozen=True, kw_only=True):
+    """An exchange."""
+
+    name: str
+    vhost: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Arguments
+    policy: str | msgspec.UnsetType = msgspec.UNSET
+    user_who_performed_action: str = ""
+
+
+class NewExchange(Asked, frozen=True, kw_only=True):
+    """An exchange that is declared."""
+
+    type: str = "direct"
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Arguments = {}
+
+
+class BindingShown(Answer, frozen=True, kw_only=True):
+    """A binding."""
+
+    source: str
+    vhost: str
+    destination: str
+    #: queue, exchange, or ours: topic.
+    destination_type: str
+    routing_key: str
+    arguments: Arguments
+    #: By which it is known among those between the same two.
+    properties_key: str
+
+
+class NewBinding(Asked, frozen=True, kw_only=True):
+    """A binding that is made."""
+
+    routing_key: str = ""
+    arguments: Arguments = {}
+
+
+# -- queues
+
+
+class QueueShown(Answer, frozen=True, kw_only=True):
+    """A queue; its numbers are null where its leader has not answered."""
+
+    name: str
+    vhost: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    exclusive: bool
+    arguments: Arguments
+    node: str | None
+    leader: str | None
+    members: list[str]
+    state: str
+    consumers: int | None
+    messages: int | None
+    messages_ready: int | None
+    messages_unacknowledged: int | None
+    message_bytes: int | None
+    policy: str | None = None
+    operator_policy: str | None = None
+    effective_policy_definition: Arguments = {}
+
+
+class NewQueue(Asked, frozen=True, kw_only=True):
+    """A queue that is declared."""
+
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: Arguments = {}
+
+
+# -- messages
+
+
+class NewMessage(Asked, frozen=True, kw_only=True):
+    """A message that is published."""
+
+    routing_key: str
+    payload: str
+    #: string or base64.
+    payload_encoding: str = "string"
+    properties: dict[str, AnyJson] = {}
+
+
+class Routed(Answer, frozen=True, kw_only=True):
+    """Whether a queue or a topic has the message."""
+
+    routed: bool
+
+
+class WantedMessages(Asked, frozen=True, kw_only=True):
+    """Messages that are fetched."""
+
+    count: int = 1
+    #: Whether they stay in the queue, and whether they are done with.
+    ackmode: str = "ack_requeue_true"
+    #: auto: base64 where the body is no text.
+    encoding: str = "auto"
+    truncate: int | None = None
+
+
+class MessageShown(Answer, frozen=True, kw_only=True):
+    """A message that was fetched."""
+
+    payload: str
+    payload_bytes: int
+    payload_encoding: str
+    properties: dict[str, AnyJson]
+    routing_key: str
+    exchange: str
+    redelivered: bool
+    message_count: int
+
+
+# -- users
+
+
+class UserShown(Answer, frozen=True, kw_only=True):
+    """A user; what passwords are checked against is shown in definitions only."""
+
+    name: str
+    tags: list[str]
+    password_hash: str = ""
+    hashing_algorithm: str = "rabbit_password_hashing_sha256"
+    limits: dict[str, int] = {}
+
+
+class NewUser(Asked, frozen=True, kw_only=True):
+    """A user that is made, or made so."""
+
+    password: str | None = None
+    password_hash: str | None = None
+    hashing_algorithm: str | None = None
+    #: A list, or names between commas.
+    tags: list[str] | str = ""
+
+    def roles(self) -> tuple[str, ...]:
+        """Return the tags, each once."""
+        given = self.tags.split(",") if isinstance(self.tags, str) else self.tags
+        return tuple(dict.fromkeys(each.strip() for each in given if each.strip()))
+
+
+class UserNames(Asked, frozen=True, kw_only=True):
+    """Users that are deleted together."""
+
+    users: list[str]

@@ -1,0 +1,1 @@
+"""Messages to subscribers that are connected now, on whatever broker."""

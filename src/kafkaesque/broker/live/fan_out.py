@@ -1,0 +1,117 @@
+"""Gives copies of messages to many receivers without holding up the loop.
+
+Theory of operation. Messages are served one after the other, so that no receiver gets them in
+another order than they came. In one turn `COPIES_PER_TURN` copies are made; the others wait for the
+next turns. A message that comes when nothing waits is served at once, within the call.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from kafkaesque.broker.live.subscribers import Copy
+from kafkaesque.env.clock import Clock
+from kafkaesque.routing.live_message import LiveMessage
+
+#: At 8 µs for a copy to a connection of its own, 2 ms.
+COPIES_PER_TURN: Final = 256
+#: Copies that wait; from so many on, publishers should be read no further.
+BUSY_COPIES: Final = 20_000
+#: Copies that wait, and the bytes of their messages: further messages are dropped.
+WAITING_COPIES_MAX: Final = 1_000_000
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class _Job:
+    """A message, and those who have not got it yet."""
+
+    __slots__ = ("copies", "left", "message", "size")
+
+    def __init__(self, message: LiveMessage, copies: list[Copy]) -> None:
+        self.message = message
+        self.copies: Iterator[Copy] = iter(copies)
+        self.left = len(copies)
+        self.size = message.size
+
+
+class FanOut:
+    """See the module."""
+
+    __slots__ = (
+        "_budget",
+        "_bytes",
+        "_clock",
+        "_is_due",
+        "_is_serving",
+        "_jobs",
+        "_waiting",
+        "given",
+    )
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._jobs: deque[_Job] = deque()
+        self._waiting = 0
+        self._bytes = 0
+        #: Copies that may be made in this turn.
+        self._budget = COPIES_PER_TURN
+        self._is_due = False
+        self._is_serving = False
+        #: Copies that were given out since the start.
+        self.given = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether so many copies wait that publishers should be read no further."""
+        return self._waiting >= BUSY_COPIES
+
+    def add(self, message: LiveMessage, copies: list[Copy]) -> bool:
+        """Have copies given out; False: there is no room, and nobody gets one."""
+        if not copies:
+            return True
+        size = message.size
+        is_full = (
+            self._waiting + len(copies) > WAITING_COPIES_MAX
+            or self._bytes + size > WAITING_BYTES_MAX
+        )
+        if is_full and self._jobs:
+            return False
+        self._jobs.append(_Job(message, copies))
+        self._waiting += len(copies)
+        self._bytes += size
+        if len(self._jobs) == 1 and not self._is_serving:
+            self._serve()
+        self._see_to_next_turn()
+        return True
+
+    def _see_to_next_turn(self) -> None:
+        if not self._is_due and self._budget < COPIES_PER_TURN:
+            self._is_due = True
+            self._clock.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._is_due = False
+        self._budget = COPIES_PER_TURN
+        self._serve()
+        self._see_to_next_turn()
+
+    def _serve(self) -> None:
+        """Give out as many copies as this turn has room for."""
+        self._is_serving = True
+        while self._jobs and self._budget > 0:
+            job = self._jobs[0]
+            message = job.message
+            for receiver, subscriptions in job.copies:
+                job.left -= 1
+                self._waiting -= 1
+                live = [each for each in subscriptions if not each.is_over]
+                if live:
+                    self._budget -= 1
+                    self.given += 1
+                    receiver.on_message(message, live)
+                if self._budget <= 0:
+                    break
+            if not job.left:
+                self._jobs.popleft()
+                self._bytes -= job.size
+        self._is_serving = False

@@ -1,0 +1,131 @@
+"""A queue's message as a consumer is given it: properties, dead-letter history, attempts."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.requests.queue_requests import QueueMessage
+from kafkaesque.chassis.meanings import properties_of, stored_of
+from kafkaesque.model.message_headers import DEATH
+from kafkaesque.protocols.amqp.errors import AmqpError
+from kafkaesque.protocols.amqp.properties import (
+    NO_PROPERTIES,
+    Properties,
+    read_properties,
+    write_properties,
+)
+from kafkaesque.protocols.amqp.stored_message import StoredMessage
+from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timestamp
+
+#: Attempts that count as failed, and all that there were.
+DELIVERY_COUNT: Final = "x-delivery-count"
+ACQUIRED_COUNT: Final = "x-acquired-count"
+#: What RabbitMQ calls the reasons of a death.
+_REASONS: Final = {"too_long": "maxlen", "attempts": "delivery_limit"}
+
+
+class _Death(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a message was given up, as the broker that moved it has said."""
+
+    queue: str
+    reason: str = ""
+    at_ms: int = 0
+    #: Where it was sent; None: to a queue, or with its own key.
+    exchange: str | None = None
+    key: str | None = None
+
+
+_death: Final = msgspec.json.Decoder(_Death)
+
+
+class Incoming(NamedTuple):
+    """What a delivery says of a message."""
+
+    exchange: str
+    routing_key: str
+    properties: bytes
+    is_redelivered: bool
+
+
+def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Incoming:
+    """Return what a delivery of a message says."""
+    stored = stored_of(message.headers)
+    is_redelivered = message.attempt > 1
+    deaths = [_read_death(value) for name, value in message.headers if name == DEATH and value]
+    if stored is not None and not is_redelivered and not deaths:
+        return Incoming(stored.exchange, stored.routing_key, stored.properties, False)
+    if stored is None:
+        key = (message.key or b"").decode("utf-8", "replace")
+        fits = key and len(key.encode()) <= SHORT_STRING_BYTES_MAX
+        stored = StoredMessage("", key if fits else queue.queue.name, NO_PROPERTIES)
+        properties = properties_of(message.headers, now_ms)
+    else:
+        try:
+            properties = read_properties(stored.properties)
+        except AmqpError:
+            # Not one that a publisher could have sent.
+            properties = Properties()
+    known = [each for each in deaths if each is not None]
+    values = {name: getattr(properties, name) for name in Properties.__struct_fields__}
+    headers: Table = dict(properties.headers or {})
+    if message.failures:
+        headers[DELIVERY_COUNT] = message.failures
+    if is_redelivered:
+        headers[ACQUIRED_COUNT] = message.attempt - 1
+    exchange, routing_key = stored.exchange, stored.routing_key
+    if known:
+        headers.update(_history(known, stored, properties.expiration))
+        values["expiration"] = None
+        exchange, routing_key = _sent_to(known[-1], stored, queue)
+    values["headers"] = headers or None
+    raw = write_properties(Properties(**values))
+    return Incoming(exchange, routing_key, raw, is_redelivered)
+
+
+def _read_death(raw: bytes) -> _Death | None:
+    try:
+        return _death.decode(raw)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _sent_to(last: _Death, stored: StoredMessage, queue: QueueState) -> tuple[str, str]:
+    """Return exchange and key under which a dead letter has come here."""
+    if last.exchange is None:
+        return "", queue.queue.name
+    return last.exchange, stored.routing_key if last.key is None else last.key
+
+
+def _history(deaths: list[_Death], stored: StoredMessage, expiration: str | None) -> Table:
+    """Return the headers that tell how a message has died: the last death first."""
+    entries: dict[tuple[str, str], Table] = {}
+    exchange, key = stored.exchange, stored.routing_key
+    for death in deaths:
+        reason = _REASONS.get(death.reason, death.reason)
+        known = entries.pop((death.queue, reason), None)
+        count = known["count"] if known is not None else 0
+        entry: Table = known or {
+            "reason": reason,
+            "queue": death.queue,
+            "time": Timestamp(death.at_ms // 1000),
+            "exchange": exchange,
+            "routing-keys": [key],
+        }
+        entry["count"] = count + 1 if isinstance(count, int) else 1
+        if expiration is not None and reason == "expired" and len(entries) == 0:
+            entry["original-expiration"] = expiration
+        entries[death.queue, reason] = entry
+        exchange, key = death.exchange or "", death.key or key
+    first, last = deaths[0], deaths[-1]
+    return {
+        "x-death": list(reversed(entries.values())),
+        "x-first-death-reason": _REASONS.get(first.reason, first.reason),
+        "x-first-death-queue": first.queue,
+        "x-first-death-exchange": stored.exchange,
+        "x-last-death-reason": _REASONS.get(last.reason, last.reason),
+        "x-last-death-queue": last.queue,
+        "x-last-death-exchange": exchange if len(deaths) > 1 else stored.exchange,
+    }

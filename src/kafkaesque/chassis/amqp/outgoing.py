@@ -1,0 +1,138 @@
+"""What a publisher says of a message, as queues have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.events import Published
+from kafkaesque.protocols.amqp.methods import BasicPublish
+from kafkaesque.protocols.amqp.properties import Properties, read_properties, write_properties
+from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, write_stored
+from kafkaesque.protocols.amqp.wire import U16, Table
+from kafkaesque.queues.policy import PRIORITIES_MAX
+from kafkaesque.routing.message import RoutedMessage
+
+CARBON_COPY: Final = "CC"
+BLIND_COPY: Final = "BCC"
+DELAY: Final = "x-delay"
+#: Keys of one message.
+KEYS_MAX: Final = 256
+EXPIRATION_MS_MAX: Final = 2**32 - 1
+DELAY_MS_MAX: Final = 10 * 366 * 86_400_000
+#: Flags of the properties that are looked at: headers, priority, reply_to, expiration, user_id.
+_LOOKED_AT: Final = 1 << 13 | 1 << 11 | 1 << 9 | 1 << 8 | 1 << 4
+
+
+class Outgoing(NamedTuple):
+    """A message that is about to be routed."""
+
+    #: As they are kept.
+    raw: bytes
+    #: The routing key, then those of CC and BCC.
+    keys: Sequence[str]
+    #: None: the properties say nothing that brokers look at.
+    properties: Properties | None = None
+    #: Blind copies' keys among them.
+    headers: Table | None = None
+    not_before_ms: int = 0
+    not_after_ms: int = 0
+
+    def routed(self, event: Published) -> RoutedMessage:
+        """Return what exchanges may look at."""
+        found = self.properties
+        if found is None:
+            return RoutedMessage(key=event.routing_key, body=event.body)
+        return RoutedMessage(
+            key=event.routing_key,
+            headers=self.headers,
+            properties={name: getattr(found, name) for name in Properties.__struct_fields__},
+            body=event.body,
+        )
+
+    def message(self, event: Published) -> NewMessage:
+        """Return the message as its queues are to keep it."""
+        stored = write_stored(event.exchange, event.routing_key, self.raw)
+        priority = 0 if self.properties is None else self.properties.priority or 0
+        return NewMessage(
+            event.body,
+            None,
+            ((STORED_AMQP, stored),),
+            # A queue takes a higher one for its highest.
+            priority=min(priority, PRIORITIES_MAX - 1),
+            not_before_ms=self.not_before_ms,
+            not_after_ms=self.not_after_ms,
+        )
+
+
+def read_outgoing(event: Published, user: str, now_ms: int) -> Outgoing:
+    """Return what a publish says.
+
+    Raises:
+        AmqpError: a property is not what it has to be.
+    """
+    (flags,) = U16.unpack_from(event.properties, 0)
+    if not flags & _LOOKED_AT:
+        return Outgoing(event.properties, (event.routing_key,))
+    properties = read_properties(event.properties)
+    if properties.user_id is not None and properties.user_id != user:
+        raise _failed(
+            f"user_id property set to '{properties.user_id}' but authenticated user was '{user}'"
+        )
+    raw, headers = event.properties, properties.headers or {}
+    keys = (event.routing_key, *_keys(headers, CARBON_COPY), *_keys(headers, BLIND_COPY))
+    if len(keys) > KEYS_MAX:
+        raise _failed(f"a message has at most {KEYS_MAX} routing keys, and this has {len(keys)}")
+    if BLIND_COPY in headers:
+        shown = {name: value for name, value in headers.items() if name != BLIND_COPY}
+        properties = _with_headers(properties, shown)
+        raw = write_properties(properties)
+    ttl_ms = _expiration(properties.expiration)
+    delay_ms = _delay(headers.get(DELAY))
+    return Outgoing(
+        raw,
+        keys,
+        properties,
+        headers,
+        not_before_ms=now_ms + delay_ms if delay_ms else 0,
+        not_after_ms=now_ms + delay_ms + max(1, ttl_ms) if ttl_ms is not None else 0,
+    )
+
+
+def _with_headers(properties: Properties, headers: Table) -> Properties:
+    values = {name: getattr(properties, name) for name in Properties.__struct_fields__}
+    values["headers"] = headers
+    return Properties(**values)
+
+
+def _keys(headers: Table, name: str) -> Sequence[str]:
+    value = headers.get(name, ())
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return [each for each in value if isinstance(each, str)]
+    raise _failed(f"the header {name} has to be an array of texts")
+
+
+def _expiration(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (
+        text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= EXPIRATION_MS_MAX
+    ):
+        raise _failed(f"invalid expiration '{text}': milliseconds from 0 to {EXPIRATION_MS_MAX}")
+    return int(text)
+
+
+def _delay(value: object) -> int:
+    """Return how long a message waits; who says less than nothing does not want it to."""
+    if value is None or isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    if value > DELAY_MS_MAX:
+        raise _failed(f"{DELAY} is at most {DELAY_MS_MAX} ms, not {value}")
+    return max(0, value)
+
+
+def _failed(what: str) -> AmqpError:
+    kind = BasicPublish
+    return AmqpError(ReplyCode.PRECONDITION_FAILED, what, kind.class_id, kind.method_id)

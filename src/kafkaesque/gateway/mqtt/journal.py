@@ -1,0 +1,274 @@
+"""How far exchanges of QoS 2 are, kept in the session's own queue, so that it survives any broker.
+
+Theory of operation. A session that is kept writes notes into its queue, which come back to whoever
+has the session before all messages (they have a higher priority), and are settled when they are
+history. Two kinds:
+
+- *staged*: a message that the client has published with QoS 2. It is committed before PUBREC is
+  sent, and published at PUBREL, under an identity that is made of its place in the queue. A repeat
+  of the same packet id is known, wherever it comes. If a broker dies between the publishing and the
+  end of the note, the next PUBREL publishes it again; queues of MQTT know it by its identity.
+- *released*: the client has said PUBREC to a message. From then on it may not be sent again, and
+  PUBREL may be owed (4.3.3-6). It is committed before PUBREL is sent.
+
+Nothing that the client has sent is carried out before the notes are read. A note is told from a
+message of a stranger by the session's secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.gateway.mqtt.feed import TIMEOUT_MS, WAIT_MS, Feed, Taken
+from kafkaesque.gateway.mqtt.ports import MqttLink
+from kafkaesque.gateway.mqtt.sessions import NOTE_PRIORITY, Session
+from kafkaesque.model.errors import OverBound, RequestRefused
+from kafkaesque.model.message_headers import IDENTITY_BYTES
+from kafkaesque.protocols.mqtt.stored_message import NOTE_MQTT
+
+PUT_TIMEOUT_MS: Final = 30_000
+_STAGED: Final = "staged"
+_RELEASED: Final = "released"
+
+OnDone = Callable[[RequestRefused | None], None]
+
+
+class Staged(NamedTuple):
+    """A message that the client may still release."""
+
+    taken: Taken
+    record: q.QueueMessage
+
+    @property
+    def identity(self) -> bytes:
+        """By which queues know it if it is published twice."""
+        place = b"%b %d" % (self.taken.feed.queue.topic_id, self.taken.offset)
+        return sha256(place).digest()[:IDENTITY_BYTES]
+
+
+class _Release:
+    """A message that the client has, and for which PUBCOMP is awaited."""
+
+    __slots__ = ("is_clear", "is_complete", "note", "offset")
+
+    def __init__(self, offset: int) -> None:
+        self.offset: Final = offset
+        #: The note, once it has come back.
+        self.note: Taken | None = None
+        #: Whether the message is known to be gone from the queue.
+        self.is_clear = False
+        #: Whether the client has said PUBCOMP.
+        self.is_complete = False
+
+
+class Journal:
+    """Of one connection; it does nothing for sessions that are not kept."""
+
+    __slots__ = (
+        "_link",
+        "_on_recovered",
+        "_on_released",
+        "_releases",
+        "_seen",
+        "_staged",
+        "_staged_waiters",
+        "_unseen",
+        "is_recovered",
+    )
+
+    def __init__(
+        self,
+        link: MqttLink,
+        on_recovered: Callable[[list[int]], None],
+        on_released: Callable[[int], None],
+    ) -> None:
+        """Take what to do: with packet ids of staged messages, and where PUBREL is owed."""
+        self._link: Final = link
+        self._on_recovered: Final = on_recovered
+        self._on_released: Final = on_released
+        self.is_recovered = True
+        #: By packet id.
+        self._staged: Final[dict[int, Staged]] = {}
+        self._staged_waiters: Final[dict[int, Callable[[Staged], None]]] = {}
+        self._releases: Final[dict[int, _Release]] = {}
+        #: Offsets of notes that are committed and have not come back; and of those that came back
+        #: before it was known that they are committed.
+        self._unseen: Final[set[int]] = set()
+        self._seen: Final[set[int]] = set()
+
+    def begin(self, session: Session) -> None:
+        """A connection has a session: read its notes, if there may be any."""
+        self.is_recovered = not session.is_resumed
+        if session.is_resumed:
+            session.feed.wait_ms = 0
+
+    @property
+    def expected(self) -> int:
+        """How many notes are about to come back."""
+        return len(self._unseen)
+
+    # -- from the queue
+
+    def take(self, feed: Feed, records: Sequence[q.QueueMessage]) -> list[q.QueueMessage]:
+        """Take out the notes, and what they say is done with; return what is to be sent."""
+        others = [each for each in records if not self._take_note(feed, each)]
+        by_offset = {each.offset: each for each in self._releases.values()}
+        found: list[q.QueueMessage] = []
+        for each in others:
+            release = by_offset.get(each.offset)
+            if release is None:
+                found.append(each)
+                continue
+            feed.settle(Taken(feed, each.offset, each.attempt))
+            release.is_clear = True
+        if not self.is_recovered and (others or len(records) < feed.asked):
+            self.is_recovered = True
+            feed.wait_ms = WAIT_MS
+            self._on_recovered(list(self._staged))
+        for packet_id in list(self._releases):
+            self._maybe_forget(packet_id)
+        return found
+
+    def _take_note(self, feed: Feed, record: q.QueueMessage) -> bool:
+        said = self._read(record)
+        if said is None:
+            return False
+        kind, numbers = said
+        taken = Taken(feed, record.offset, record.attempt)
+        if record.offset in self._unseen:
+            self._unseen.remove(record.offset)
+        elif self.is_recovered:
+            self._seen.add(record.offset)
+        if kind == _STAGED:
+            self._take_staged(numbers[0], Staged(taken, record))
+        else:
+            self._take_released(numbers[0], numbers[1], taken)
+        return True
+
+    def _read(self, record: q.QueueMessage) -> tuple[str, list[int]] | None:
+        session = self._link.session
+        raw = next((value for name, value in record.headers if name == NOTE_MQTT), None)
+        if raw is None or session is None:
+            return None
+        secret, _, rest = raw.decode("ascii", "replace").partition(" ")
+        kind, *numbers = rest.split(" ")
+        is_whole = len(numbers) == (1 if kind == _STAGED else 2)
+        if secret != session.record.secret or kind not in (_STAGED, _RELEASED) or not is_whole:
+            return None
+        return kind, [int(each) for each in numbers]
+
+    def _put(self, kind: str, numbers: Sequence[int], message: NewMessage, on_done: OnDone) -> None:
+        session = self._link.session
+        if session is None:
+            on_done(None)
+            return
+        feed = session.feed
+        said = " ".join([session.record.secret, kind, *map(str, numbers)])
+        note = message._replace(
+            headers=(*message.headers, (NOTE_MQTT, said.encode())),
+            priority=NOTE_PRIORITY,
+            # Expiry does not end an exchange that has begun (4.3.3-7).
+            not_after_ms=0,
+        )
+
+        def on_put(outcome: q.PutResult | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                on_done(outcome)
+                return
+            (offset,) = outcome.offsets
+            if offset < 0:
+                on_done(OverBound("the session has too many messages"))
+                return
+            if offset in self._seen:
+                self._seen.remove(offset)
+            else:
+                self._unseen.add(offset)
+            on_done(None)
+            feed.go_on()
+
+        ask = self._link.desk.doors.queues.put
+        ask(session.queue.topic_id, [note], PUT_TIMEOUT_MS, on_put)
+
+    # -- what the client publishes
+
+    def stage(self, packet_id: int, message: NewMessage, on_done: OnDone) -> None:
+        """Keep a message until the client releases it; `on_done` is told at the commit."""
+        self._put(_STAGED, (packet_id,), message, on_done)
+
+    def _take_staged(self, packet_id: int, staged: Staged) -> None:
+        waiter = self._staged_waiters.pop(packet_id, None)
+        if waiter is not None:
+            waiter(staged)
+        else:
+            self._staged[packet_id] = staged
+
+    def when_staged(self, packet_id: int, then: Callable[[Staged], None]) -> None:
+        """Call with a message that is staged, now, or when its note has come back."""
+        staged = self._staged.pop(packet_id, None)
+        if staged is not None:
+            then(staged)
+        else:
+            self._staged_waiters[packet_id] = then
+
+    # -- what the client is sent
+
+    def release(self, packet_id: int, taken: Taken, then: OnDone) -> None:
+        """The client has a message: note that, and settle it; `then` PUBREL may be sent."""
+        release = self._releases[packet_id] = _Release(taken.offset)
+
+        def on_settled() -> None:
+            release.is_clear = True
+            self._maybe_forget(packet_id)
+
+        def on_noted(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                self._releases.pop(packet_id, None)
+            taken.feed.settle(taken, on_settled)
+            then(refusal)
+
+        self._put(_RELEASED, (packet_id, taken.offset), NewMessage(b""), on_noted)
+
+    def _take_released(self, packet_id: int, offset: int, note: Taken) -> None:
+        release = self._releases.get(packet_id)
+        if release is None or release.offset != offset:
+            release = self._releases[packet_id] = _Release(offset)
+            self._on_released(packet_id)
+            self._find(packet_id, release, note)
+        release.note = note
+        self._maybe_forget(packet_id)
+
+    def _find(self, packet_id: int, release: _Release, note: Taken) -> None:
+        """Find out whether the message is still in the queue: its end may not have been heard."""
+        peek = q.PeekMessages(
+            log_id=note.feed.queue.topic_id, start=release.offset, messages_max=1, bytes_max=1
+        )
+
+        def on_peeked(outcome: q.PeekedMessages | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                # The note stays: whoever has the session next asks again.
+                return
+            offsets = [each.message.offset for each in outcome.messages]
+            if release.offset not in offsets:
+                release.is_clear = True
+                self._maybe_forget(packet_id)
+
+        self._link.desk.doors.queues.ask(peek, q.PeekedMessages, TIMEOUT_MS, on_peeked)
+
+    def complete(self, packet_id: int) -> None:
+        """The client has said PUBCOMP."""
+        release = self._releases.get(packet_id)
+        if release is not None:
+            release.is_complete = True
+            self._maybe_forget(packet_id)
+
+    def _maybe_forget(self, packet_id: int) -> None:
+        release = self._releases.get(packet_id)
+        if release is None or release.note is None:
+            return
+        if release.is_complete and release.is_clear:
+            del self._releases[packet_id]
+            release.note.feed.settle(release.note)

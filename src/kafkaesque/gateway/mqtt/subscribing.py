@@ -1,0 +1,355 @@
+"""SUBSCRIBE and UNSUBSCRIBE of one client.
+
+A session that is kept is bound to `amq.topic` for each filter, with all that is to be known of the
+subscription as arguments of the binding; otherwise messages come live. A new subscription begins
+before the old one with the same filter ends, so that nothing is lost in between (3.8.4-4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from kafkaesque.broker.doors.live import LiveMessage
+from kafkaesque.broker.doors.live import Subscription as LiveSubscription
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
+from kafkaesque.broker.requests.exchange_commands import BindDestination, UnbindDestination
+from kafkaesque.gateway.mqtt.authorization import may_subscribe
+from kafkaesque.gateway.mqtt.delivering import Delivering
+from kafkaesque.gateway.mqtt.desk import TIMEOUT_MS
+from kafkaesque.gateway.mqtt.ports import MqttLink
+from kafkaesque.gateway.mqtt.sessions import Session
+from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
+from kafkaesque.gateway.mqtt.subscriptions import (
+    SUBSCRIPTIONS_MAX,
+    Subscribed,
+    read_binding,
+)
+from kafkaesque.model.errors import OverBound, RequestRefused
+from kafkaesque.protocols.mqtt.errors import protocol_error
+from kafkaesque.protocols.mqtt.filters import filter_reason, is_shared
+from kafkaesque.protocols.mqtt.packets import (
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+)
+from kafkaesque.protocols.mqtt.reasons import ReasonCode
+from kafkaesque.routing.errors import BadName
+from kafkaesque.routing.exchanges.records import Destination
+from kafkaesque.routing.exchanges.topology import NAMES_EXCHANGE
+
+_R: Final = ReasonCode
+_GRANTED: Final = (_R.SUCCESS, _R.GRANTED_QOS_1, _R.GRANTED_QOS_2)
+
+#: What is to be said of one filter.
+OnReason = Callable[[ReasonCode], None]
+
+
+class Subscribing:
+    """See the module."""
+
+    __slots__ = ("_by_live", "_delivering", "_link", "_shares")
+
+    def __init__(self, link: MqttLink, delivering: Delivering, shares: Shares) -> None:
+        self._link: Final = link
+        self._shares: Final = shares
+        self._delivering: Final = delivering
+        self._by_live: Final[dict[LiveSubscription, Subscribed]] = {}
+
+    # -- from live publishers
+
+    def on_message(self, message: LiveMessage, subscriptions: Sequence[LiveSubscription]) -> None:
+        """See `Receiver`."""
+        by_live = self._by_live
+        found = [by_live[each] for each in subscriptions if each in by_live]
+        self._delivering.on_live(message, found)
+
+    # -- a session that is resumed
+
+    def resume(self, session: Session) -> None:
+        """Take up the subscriptions that a session has."""
+        link = self._link
+        vhost = link.desk.doors.exchanges.vhost(DEFAULT_VHOST)
+        for binding in vhost.bindings_to(Destination(session.queue.queue.name)):
+            subscribed = read_binding(binding)
+            if subscribed is not None:
+                link.subscriptions.put(subscribed)
+        for topic_filter, (qos, identifier) in session.record.shared.items():
+            options = Subscription(topic_filter=topic_filter, qos=qos)
+            subscribed = Subscribed(options, identifier)
+            link.subscriptions.put(subscribed)
+            expiry_s = session.record.expiry_s
+            self._shares.subscribe(subscribed.group, subscribed, expiry_s, self._on_resumed)
+
+    def _on_resumed(self, refusal: RequestRefused | None) -> None:
+        if refusal is not None:
+            link = self._link
+            link.desk.say(f"the client {link.client_id!r} lost a shared subscription: {refusal}")
+
+    # -- SUBSCRIBE
+
+    def subscribe(self, packet: Subscribe) -> None:
+        """Subscribe to each filter, and answer when all are done."""
+        link = self._link
+        if any(is_shared(each.topic_filter) and each.no_local for each in packet.subscriptions):
+            link.fail(protocol_error("a shared subscription with no local (3.8.3-4)"))
+            return
+        reasons: list[ReasonCode] = [_R.UNSPECIFIED_ERROR] * len(packet.subscriptions)
+        old = {each.options.topic_filter for each in link.subscriptions}
+        left = len(packet.subscriptions)
+        identifiers = packet.properties.subscription_identifiers
+        identifier = identifiers[0] if identifiers else 0
+
+        def on_one(number: int, reason: ReasonCode) -> None:
+            nonlocal left
+            reasons[number] = reason
+            left -= 1
+            if not left:
+                link.done(lambda: self._confirm(packet, reasons, old))
+
+        link.begin()
+        last = {each.topic_filter: at for at, each in enumerate(packet.subscriptions)}
+        for number, each in enumerate(packet.subscriptions):
+            if last[each.topic_filter] == number:
+                self._subscribe(each, identifier, partial(on_one, number))
+            else:
+                # Another one takes its place at once.
+                reason = filter_reason(each.topic_filter)
+                on_one(number, reason if reason.is_error else _GRANTED[each.qos])
+
+    def _confirm(self, packet: Subscribe, reasons: list[ReasonCode], old: set[str]) -> None:
+        link = self._link
+        granted = [
+            each
+            for each, reason in zip(packet.subscriptions, reasons, strict=True)
+            if not reason.is_error
+        ]
+        if not link.is_v5:
+            reasons = [_R.UNSPECIFIED_ERROR if each.is_error else each for each in reasons]
+        link.send(Suback(packet_id=packet.packet_id, reasons=tuple(reasons)))
+        for each in granted:
+            subscribed = link.subscriptions.get(each.topic_filter)
+            is_new = each.topic_filter not in old
+            if subscribed is not None and subscribed.options is each and not subscribed.group:
+                if each.retain_handling == 0 or (each.retain_handling == 1 and is_new):
+                    self._delivering.send_retained(subscribed)
+
+    def _subscribe(self, wanted: Subscription, identifier: int, on_done: OnReason) -> None:
+        link, topic_filter = self._link, wanted.topic_filter
+        reason = filter_reason(topic_filter)
+        if reason.is_error:
+            on_done(reason)
+            return
+        before = link.subscriptions.get(topic_filter)
+        if before is None and len(link.subscriptions) >= SUBSCRIPTIONS_MAX:
+            on_done(_R.QUOTA_EXCEEDED)
+            return
+        try:
+            subscribed = Subscribed(wanted, identifier)
+        except BadName:
+            on_done(_R.TOPIC_FILTER_INVALID)
+            return
+        if not may_subscribe(link, subscribed.pattern):
+            on_done(_R.NOT_AUTHORIZED)
+        elif subscribed.group:
+            self._share(subscribed, on_done)
+        elif link.session is None:
+            self._go_live(subscribed, before, on_done)
+        else:
+            self._bind(link.session, subscribed, before, on_done)
+
+    # -- shared
+
+    def _share(self, subscribed: Subscribed, on_done: OnReason) -> None:
+        link, session = self._link, self._link.session
+        granted = _GRANTED[min(subscribed.options.qos, QOS_MAX)]
+
+        def on_there(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                self._refuse(refusal, on_done)
+                return
+            link.subscriptions.put(subscribed)
+            if session is None:
+                on_done(granted)
+            else:
+                self._keep_shared(session, lambda: on_done(granted))
+
+        expiry_s = 0 if session is None else session.record.expiry_s
+        self._shares.subscribe(subscribed.group, subscribed, expiry_s, on_there)
+
+    def _keep_shared(self, session: Session, then: Callable[[], None]) -> None:
+        """Have the session say what it shares, so that it goes on with it when it is resumed."""
+        shared = {
+            each.options.topic_filter: (each.options.qos, each.identifier)
+            for each in self._link.subscriptions
+            if each.group
+        }
+        if shared == session.record.shared:
+            then()
+        else:
+            session.change(msgspec.structs.replace(session.record, shared=shared), then)
+
+    def _refuse(self, refusal: RequestRefused, on_done: OnReason) -> None:
+        link = self._link
+        link.desk.say(f"the client {link.client_id!r} cannot subscribe: {refusal}")
+        is_many = isinstance(refusal, OverBound)
+        on_done(_R.QUOTA_EXCEEDED if is_many else _R.UNSPECIFIED_ERROR)
+
+    # -- live
+
+    def _go_live(
+        self, subscribed: Subscribed, before: Subscribed | None, on_done: OnReason
+    ) -> None:
+        link = self._link
+        granted = _GRANTED[subscribed.options.qos]
+        is_kept = False
+
+        def on_confirmed() -> None:
+            if is_kept:
+                on_done(granted)
+
+        try:
+            live = link.desk.doors.live.subscribe(subscribed.name_filter, self, on_confirmed)
+        except OverBound:
+            on_done(_R.QUOTA_EXCEEDED)
+            return
+        self._by_live[live] = subscribed
+        subscribed.live = live
+        link.subscriptions.put(subscribed)
+        self._end_live(before)
+        is_kept = True
+        if live.is_confirmed:
+            on_done(granted)
+
+    def _end_live(self, subscribed: Subscribed | None) -> None:
+        live = None if subscribed is None else subscribed.live
+        if live is not None:
+            live.end()
+            self._by_live.pop(live, None)
+
+    # -- kept
+
+    def _bind(
+        self,
+        session: Session,
+        subscribed: Subscribed,
+        before: Subscribed | None,
+        on_done: OnReason,
+    ) -> None:
+        link = self._link
+        granted = _GRANTED[subscribed.options.qos]
+
+        def on_bound(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                self._refuse(refusal, on_done)
+                return
+            link.subscriptions.put(subscribed)
+            if before is not None and _binding(before) != _binding(subscribed):
+                self._unbind(session, before, lambda _: on_done(granted))
+            else:
+                on_done(granted)
+
+        key, arguments = _binding(subscribed)
+        command = BindDestination(
+            vhost=DEFAULT_VHOST,
+            source=NAMES_EXCHANGE,
+            destination=Destination(session.queue.queue.name),
+            key=key,
+            arguments=arguments,
+        )
+        self._submit(command, on_bound)
+
+    def _unbind(
+        self,
+        session: Session,
+        subscribed: Subscribed,
+        on_done: Callable[[RequestRefused | None], None],
+    ) -> None:
+        key, arguments = _binding(subscribed)
+        command = UnbindDestination(
+            vhost=DEFAULT_VHOST,
+            source=NAMES_EXCHANGE,
+            destination=Destination(session.queue.queue.name),
+            key=key,
+            arguments=arguments,
+        )
+        self._submit(command, on_done)
+
+    def _submit(
+        self,
+        command: BindDestination | UnbindDestination,
+        on_done: Callable[[RequestRefused | None], None],
+    ) -> None:
+        desk = self._link.desk
+
+        def on_outcome(outcome: object) -> None:
+            if isinstance(outcome, RequestRefused):
+                on_done(outcome)
+            else:
+                # The client may publish at once.
+                desk.when_current(lambda: on_done(None))
+
+        desk.doors.exchanges.submit(command, TIMEOUT_MS, on_outcome)
+
+    # -- UNSUBSCRIBE
+
+    def unsubscribe(self, packet: Unsubscribe) -> None:
+        """End subscriptions, and answer when all are ended."""
+        link = self._link
+        reasons: list[ReasonCode] = [_R.SUCCESS] * len(packet.topic_filters)
+        left = len(packet.topic_filters)
+
+        def on_one(number: int, reason: ReasonCode) -> None:
+            nonlocal left
+            reasons[number] = reason
+            left -= 1
+            if not left:
+                answer = Unsuback(packet_id=packet.packet_id, reasons=tuple(reasons))
+                link.done(lambda: link.send(answer))
+
+        link.begin()
+        for number, topic_filter in enumerate(packet.topic_filters):
+            self._unsubscribe(topic_filter, partial(on_one, number))
+
+    def _unsubscribe(self, topic_filter: str, on_done: OnReason) -> None:
+        link = self._link
+        subscribed = link.subscriptions.remove(topic_filter)
+        if subscribed is None:
+            reason = filter_reason(topic_filter)
+            on_done(reason if reason.is_error else _R.NO_SUBSCRIPTION_EXISTED)
+        elif subscribed.group:
+            session = link.session
+
+            def on_left() -> None:
+                if session is None:
+                    on_done(_R.SUCCESS)
+                else:
+                    self._keep_shared(session, lambda: on_done(_R.SUCCESS))
+
+            self._shares.unsubscribe(topic_filter, on_left)
+        elif link.session is None:
+            self._end_live(subscribed)
+            on_done(_R.SUCCESS)
+        else:
+
+            def on_unbound(refusal: RequestRefused | None) -> None:
+                on_done(_R.SUCCESS if refusal is None else _R.UNSPECIFIED_ERROR)
+
+            self._unbind(link.session, subscribed, on_unbound)
+
+    # -- the end
+
+    def end(self) -> None:
+        """The client is gone."""
+        for each in list(self._by_live):
+            each.end()
+        self._by_live.clear()
+
+
+def _binding(subscribed: Subscribed) -> tuple[str, dict[str, object]]:
+    return subscribed.binding_key, subscribed.binding_arguments

@@ -1,0 +1,1 @@
+"""NATS: its core protocol and JetStream."""

@@ -1,0 +1,1 @@
+"""JetStream: streams that are topics, consumers that are queues over them."""

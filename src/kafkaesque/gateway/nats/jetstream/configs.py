@@ -1,0 +1,234 @@
+"""What streams and consumers are asked to be, as JetStream's requests have it.
+
+They are kept as the clients' own JSON, as an option of the topic (`nats.stream`) or of the queue
+(`nats.consumer`). What clients left out has nats-server's default.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+
+import msgspec
+
+from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.protocols.nats.subjects import is_subject
+
+NS_PER_MS: Final = 1_000_000
+DUPLICATE_WINDOW_NS: Final = 120 * 1000 * NS_PER_MS
+ACK_WAIT_NS: Final = 30 * 1000 * NS_PER_MS
+ACK_PENDING_MAX: Final = 1_000
+#: A consumer that nobody has named is deleted when nobody has asked for so long.
+INACTIVE_NS: Final = 5 * 1000 * NS_PER_MS
+SUBJECTS_MAX: Final = 1_000
+#: Streams' and consumers' names: part of a subject, of a topic's and of a queue's name.
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
+
+
+class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """A stream; -1 and 0 stand for no limit."""
+
+    name: str = ""
+    description: str | None = None
+    subjects: list[str] | None = None
+    retention: str = "limits"
+    max_consumers: int = -1
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age: int = 0
+    max_msgs_per_subject: int = -1
+    max_msg_size: int = -1
+    discard: str = "old"
+    discard_new_per_subject: bool = False
+    storage: str = "file"
+    num_replicas: int = 1
+    no_ack: bool = False
+    duplicate_window: int = DUPLICATE_WINDOW_NS
+    sealed: bool = False
+    deny_delete: bool = False
+    deny_purge: bool = False
+    allow_rollup_hdrs: bool = False
+    allow_direct: bool = False
+    mirror_direct: bool = False
+    compression: str = "none"
+    metadata: dict[str, str] | None = None
+    #: What is not built: refused, if it is asked for.
+    mirror: msgspec.Raw | None = None
+    sources: msgspec.Raw | None = None
+    republish: msgspec.Raw | None = None
+    subject_transform: msgspec.Raw | None = None
+
+    @property
+    def filters(self) -> list[str]:
+        """The subjects that go to it: without any, its name."""
+        return self.subjects or [self.name]
+
+
+class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer."""
+
+    name: str | None = None
+    durable_name: str | None = None
+    description: str | None = None
+    deliver_policy: str = "all"
+    opt_start_seq: int | None = None
+    opt_start_time: str | None = None
+    ack_policy: str = "none"
+    ack_wait: int | None = None
+    max_deliver: int | None = None
+    backoff: list[int] | None = None
+    filter_subject: str | None = None
+    filter_subjects: list[str] | None = None
+    replay_policy: str = "instant"
+    sample_freq: str | None = None
+    rate_limit_bps: int | None = None
+    max_waiting: int | None = None
+    max_ack_pending: int | None = None
+    flow_control: bool | None = None
+    idle_heartbeat: int | None = None
+    headers_only: bool | None = None
+    max_batch: int | None = None
+    max_expires: int | None = None
+    max_bytes: int | None = None
+    inactive_threshold: int | None = None
+    deliver_subject: str | None = None
+    deliver_group: str | None = None
+    num_replicas: int = 0
+    mem_storage: bool | None = None
+    metadata: dict[str, str] | None = None
+
+    @property
+    def filters(self) -> list[str]:
+        """The subjects that it wants; none: all of the stream."""
+        if self.filter_subjects:
+            return self.filter_subjects
+        return [self.filter_subject] if self.filter_subject else []
+
+    @property
+    def ack_wait_ms(self) -> int:
+        """For how long a message is its receiver's."""
+        if self.backoff:
+            return max(1, self.backoff[0] // NS_PER_MS)
+        return max(1, (self.ack_wait or ACK_WAIT_NS) // NS_PER_MS)
+
+    @property
+    def ack_pending_max(self) -> int:
+        """Messages that may be out; 0: any number."""
+        if self.max_ack_pending is None or self.max_ack_pending == 0:
+            return ACK_PENDING_MAX
+        return max(self.max_ack_pending, 0)
+
+
+class CreateConsumer(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a request to create or change a consumer."""
+
+    stream_name: str = ""
+    config: ConsumerConfig = msgspec.field(default_factory=ConsumerConfig)
+    action: str = ""
+
+
+def read_config(raw: bytes, kind: type[ConfigT]) -> ConfigT:
+    """Return what a request's body says; nulls are as good as nothing.
+
+    Raises:
+        ApiError: it is no JSON, or something in it has a wrong type.
+    """
+    try:
+        found = msgspec.json.decode(raw or b"{}", type=dict[str, object])
+        return msgspec.convert(_without_nulls(found), kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError(ApiCode.INVALID_JSON, f"invalid JSON: {error}") from None
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return value
+
+
+def write_config(config: StreamConfig | ConsumerConfig) -> str:
+    """Return what is kept of a configuration, so that equal ones are equal texts."""
+    found = msgspec.to_builtins(config)
+    kept = {name: value for name, value in sorted(found.items()) if value is not None}
+    return msgspec.json.encode(kept).decode()
+
+
+def shown_config(config: StreamConfig | ConsumerConfig) -> dict[str, object]:
+    """Return a configuration as clients are shown it."""
+    found: dict[str, object] = msgspec.to_builtins(config)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a stream or a consumer may be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
+def check_stream(config: StreamConfig) -> None:
+    """Check a stream's configuration.
+
+    Raises:
+        ApiError: it is not supported, or says nothing that could be done.
+    """
+    if not is_name(config.name):
+        raise ApiError(
+            ApiCode.STREAM_NAME,
+            "stream names have letters, digits, - and _, at most 100 of them",
+        )
+    for name in ("mirror", "sources", "republish", "subject_transform"):
+        if getattr(config, name) is not None:
+            raise ApiError(ApiCode.STREAM_CONFIG, f"{name} is not supported by this server")
+    _check_one_of("retention", config.retention, ("limits", "interest", "workqueue"))
+    _check_one_of("discard", config.discard, ("old", "new"))
+    _check_one_of("storage", config.storage, ("file", "memory"))
+    _check_one_of("compression", config.compression, ("none", "s2"))
+    if len(config.filters) > SUBJECTS_MAX:
+        raise ApiError(ApiCode.STREAM_CONFIG, f"a stream has at most {SUBJECTS_MAX} subjects")
+    for subject in config.filters:
+        if not is_subject(subject) or any(each.isspace() for each in subject):
+            raise ApiError(ApiCode.STREAM_CONFIG, f"{subject!r} is not a subject")
+
+
+def completed(config: StreamConfig) -> StreamConfig:
+    """Return a stream's configuration with what was left out, as nats-server does it."""
+    window = config.duplicate_window or DUPLICATE_WINDOW_NS
+    if config.max_age:
+        window = min(window, config.max_age)
+    limits = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+    without = {name: -1 for name in limits if getattr(config, name) <= 0}
+    return msgspec.structs.replace(
+        config,
+        subjects=config.filters,
+        duplicate_window=window,
+        num_replicas=max(config.num_replicas, 1),
+        **without,
+    )
+
+
+def check_consumer(config: ConsumerConfig) -> None:
+    """Check a consumer's configuration.
+
+    Raises:
+        ApiError: it is not supported, or says nothing that could be done.
+    """
+    _check_one_of("ack_policy", config.ack_policy, ("none", "all", "explicit"))
+    _check_one_of("replay_policy", config.replay_policy, ("instant",))
+    _check_one_of(
+        "deliver_policy",
+        config.deliver_policy,
+        ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
+    )
+    if config.filter_subject and config.filter_subjects:
+        what = "consumer cannot have both FilterSubject and FilterSubjects specified"
+        raise ApiError(ApiCode.CONSUMER_CONFIG, what)
+    for subject in config.filters:
+        if not is_subject(subject):
+            raise ApiError(ApiCode.CONSUMER_CONFIG, f"{subject!r} is not a subject")
+
+
+def _check_one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        code = ApiCode.CONSUMER_CONFIG if name.endswith("policy") else ApiCode.STREAM_CONFIG
+        raise ApiError(code, f"{name} {value!r} is not one of {', '.join(choices)}")

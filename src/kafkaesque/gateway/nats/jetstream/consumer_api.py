@@ -1,0 +1,410 @@
+"""Requests about consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.metadata.queue_names import queue_resource
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import Done
+from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
+from kafkaesque.gateway.nats.jetstream.configs import (
+    ACK_PENDING_MAX,
+    ACK_WAIT_NS,
+    INACTIVE_NS,
+    ConsumerConfig,
+    CreateConsumer,
+    check_consumer,
+    is_name,
+    read_config,
+    shown_config,
+    write_config,
+)
+from kafkaesque.gateway.nats.jetstream.consumers import (
+    Consumer,
+    changed_options,
+    queue_name,
+    queue_options,
+)
+from kafkaesque.gateway.nats.jetstream.delivering import Delivering
+from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused, rfc3339
+from kafkaesque.gateway.nats.jetstream.pulling import Pull, PullRequest
+from kafkaesque.gateway.nats.jetstream.pushing import Pushing
+from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
+from kafkaesque.gateway.nats.jetstream.starting import start_of
+from kafkaesque.gateway.nats.jetstream.stream_api import INFOS_MAX, NAMES_MAX, PageRequest
+from kafkaesque.gateway.nats.jetstream.streams import Stream, overlap
+from kafkaesque.model.errors import QueueExists, RequestRefused
+
+_QUEUE: Final = ResourceType.QUEUE
+_NAME_BYTES: Final = 8
+
+
+class ConsumerApi:
+    """See the module."""
+
+    __slots__ = ("_delivering", "_office", "_pushing", "_reader_api")
+
+    def __init__(
+        self, office: Office, delivering: Delivering, pushing: Pushing, reader_api: ReaderApi
+    ) -> None:
+        self._office: Final = office
+        self._delivering: Final = delivering
+        self._pushing: Final = pushing
+        self._reader_api: Final = reader_api
+
+    # -- create and delete
+
+    def create(self, request: Request) -> None:
+        """CONSUMER.CREATE, CONSUMER.DURABLE.CREATE."""
+        stream_name, name, wanted = self._wanted(request)
+        stream = self._office.streams.find(stream_name)
+        config = _completed(wanted.config, name, self._office)
+        check_consumer(config)
+        for each in config.filters:
+            if not any(overlap(each, mine) for mine in stream.config.filters):
+                what = "consumer filter subject is not a valid subset of the interest subjects"
+                raise ApiError(ApiCode.CONSUMER_CONFIG, what)
+        resource = queue_resource(queue_name(stream.name, config.name or ""))
+        request.check(Operation.READ, ResourceType.TOPIC, stream.name)
+        if config.ack_policy == "none" and not config.durable_name:
+            self._reader_api.create(request, stream, config)
+            return
+        request.check(Operation.CREATE, _QUEUE, resource)
+        found = self._office.consumers.look(stream.name, config.name or "")
+        if found is None:
+            if wanted.action == "update":
+                raise ApiError(ApiCode.CONSUMER_DOES_NOT_EXIST)
+            self._create(request, stream, config)
+        elif write_config(found.config) == write_config(config):
+            self._say_info(request, stream, found, "consumer_create")
+        elif wanted.action == "create":
+            raise ApiError(ApiCode.CONSUMER_EXISTS)
+        else:
+            self._change(request, stream, found, config)
+
+    def _wanted(self, request: Request) -> tuple[str, str, CreateConsumer]:
+        stream, *more = request.words
+        wanted = read_config(request.payload, CreateConsumer)
+        if wanted.stream_name and wanted.stream_name != stream:
+            raise ApiError(ApiCode.STREAM_MISMATCH)
+        config = wanted.config
+        name = (more[0] if more else "") or config.name or config.durable_name or ""
+        for each in (config.name, config.durable_name):
+            if each and each != name:
+                what = "consumer name in subject does not match name in request"
+                raise ApiError(ApiCode.CONSUMER_CONFIG, what)
+        if name and not is_name(name):
+            what = "consumer names have letters, digits, - and _, at most 100 of them"
+            raise ApiError(ApiCode.CONSUMER_CONFIG, what)
+        return stream, name, wanted
+
+    def _create(self, request: Request, stream: Stream, config: ConsumerConfig) -> None:
+        name = queue_name(stream.name, config.name or "")
+        command = CreateQueue(
+            vhost=name.vhost, name=name.name, options=queue_options(stream.name, config)
+        )
+
+        def on_done(refusal: RequestRefused | None) -> None:
+            if refusal is not None and not isinstance(refusal, QueueExists):
+                request.fail("consumer_create", refused(refusal, ApiCode.CONSUMER_CREATE))
+            else:
+                self._office.when(lambda: self._look(stream, config) is not None, on_seen)
+
+        def on_seen(is_seen: bool) -> None:
+            consumer = self._look(stream, config)
+            if consumer is None or not is_seen:
+                request.fail("consumer_create", ApiError(ApiCode.NOT_AVAILABLE))
+                return
+            self._start(request, stream, consumer)
+
+        self._office.submit(command, request.requester.rights, on_done)
+
+    def _look(self, stream: Stream, config: ConsumerConfig) -> Consumer | None:
+        return self._office.consumers.look(stream.name, config.name or "")
+
+    def _start(self, request: Request, stream: Stream, consumer: Consumer) -> None:
+        """Let the new consumer begin where it was asked to."""
+
+        def on_read(is_read: bool) -> None:
+            if not is_read:
+                request.fail("consumer_create", ApiError(ApiCode.NOT_AVAILABLE))
+                return
+            try:
+                start = start_of(consumer.config, stream.log.view)
+            except ApiError as error:
+                request.fail("consumer_create", error)
+                return
+            if start is None:
+                self._begin(request, stream, consumer)
+                return
+            seek = q.SeekCursor(log_id=consumer.log_id, offset=start - 1)
+            self._office.ask(seek, Done, on_sought)
+
+        def on_sought(outcome: Done | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                request.fail("consumer_create", refused(outcome, ApiCode.CONSUMER_CREATE))
+            else:
+                self._begin(request, stream, consumer)
+
+        stream.log.catch_up(on_read)
+
+    def _begin(self, request: Request, stream: Stream, consumer: Consumer) -> None:
+        self._say_info(request, stream, consumer, "consumer_create")
+        self._pushing.look_now()
+
+    def _change(
+        self, request: Request, stream: Stream, found: Consumer, config: ConsumerConfig
+    ) -> None:
+        old = found.config
+        for field in ("ack_policy", "deliver_policy", "opt_start_seq", "opt_start_time"):
+            if getattr(old, field) != getattr(config, field):
+                raise ApiError(ApiCode.CONSUMER_CREATE, f"{field} can not be updated")
+        name = found.queue.queue
+        command = ChangeQueue(vhost=name.vhost, name=name.name, changes=changed_options(config))
+
+        def is_seen() -> bool:
+            now = self._look(stream, config)
+            return now is not None and write_config(now.config) == write_config(config)
+
+        def on_seen(_: bool) -> None:
+            now = self._look(stream, config)
+            self._say_info(request, stream, now or found, "consumer_create")
+
+        def on_done(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                request.fail("consumer_create", refused(refusal, ApiCode.CONSUMER_CREATE))
+            else:
+                self._office.when(is_seen, on_seen)
+
+        self._office.submit(command, request.requester.rights, on_done)
+
+    def delete(self, request: Request) -> None:
+        """CONSUMER.DELETE."""
+        stream, name = request.words
+        self._office.streams.find(stream)
+        reader = self._reader_api.readers.look(stream, name)
+        if reader is not None:
+            reader.end()
+            request.answer("consumer_delete", success=True)
+            return
+        resource = queue_resource(queue_name(stream, name))
+        request.check(Operation.DELETE, _QUEUE, resource)
+        queue = self._office.consumers.find(stream, name).queue.queue
+
+        def on_gone(_: bool) -> None:
+            request.answer("consumer_delete", success=True)
+
+        def on_done(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                request.fail("consumer_delete", refused(refusal, ApiCode.NOT_AVAILABLE))
+            else:
+                self._office.when(
+                    lambda: self._office.consumers.look(stream, name) is None, on_gone
+                )
+
+        command = DeleteQueue(vhost=queue.vhost, name=queue.name)
+        self._office.submit(command, request.requester.rights, on_done)
+
+    # -- what there is
+
+    def info(self, request: Request) -> None:
+        """CONSUMER.INFO."""
+        stream_name, name = request.words
+        stream = self._office.streams.find(stream_name)
+        reader = self._reader_api.readers.look(stream_name, name)
+        if reader is not None:
+            self._reader_api.say_info(request, reader)
+            return
+        request.check(Operation.DESCRIBE, _QUEUE, queue_resource(queue_name(stream_name, name)))
+        consumer = self._office.consumers.find(stream_name, name)
+        self._say_info(request, stream, consumer, "consumer_info")
+
+    def _say_info(self, request: Request, stream: Stream, consumer: Consumer, kind: str) -> None:
+        def on_known(info: dict[str, object] | None) -> None:
+            if info is None:
+                request.fail(kind, ApiError(ApiCode.NOT_AVAILABLE))
+            else:
+                request.answer(kind, **info)
+
+        self._find_out(stream, consumer, on_known)
+
+    def _find_out(
+        self,
+        stream: Stream,
+        consumer: Consumer,
+        on_known: Callable[[dict[str, object] | None], None],
+    ) -> None:
+        def on_counted(outcome: q.QueueCounts | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                on_known(None)
+                return
+            counts = outcome
+            stream.log.catch_up(lambda _: on_known(self._info_of(stream, consumer, counts)))
+
+        request = q.AskQueue(log_id=consumer.log_id)
+        self._office.ask(request, q.QueueCounts, on_counted)
+
+    def _info_of(
+        self, stream: Stream, consumer: Consumer, counts: q.QueueCounts
+    ) -> dict[str, object]:
+        view = stream.log.view
+        acked = sum(counts.removed.values())
+        waiting = counts.ready + counts.delayed
+        pending = waiting
+        if consumer.filters or view.last_sequence - view.message_count:
+            # Messages that others want, or that are removed, are in the queue and never delivered.
+            pending = min(waiting, view.pending(consumer.config.filters, counts.floor + 1))
+        delivered = counts.end - waiting
+        leader = self._office.doors.cluster.leaders.leader(consumer.queue.partitions[0].group)
+        return {
+            "stream_name": stream.name,
+            "name": consumer.name,
+            "created": rfc3339(consumer.queue.created_ms),
+            "config": shown_config(consumer.config),
+            "delivered": {
+                "consumer_seq": self._delivering.number_of(consumer),
+                "stream_seq": max(delivered, 0),
+            },
+            "ack_floor": {"consumer_seq": acked, "stream_seq": counts.floor},
+            "num_ack_pending": counts.in_flight,
+            "num_redelivered": counts.delayed,
+            "num_waiting": 0,
+            "num_pending": pending,
+            "cluster": {
+                "name": str(self._office.doors.cluster.cluster_id),
+                "leader": "" if leader is None else f"kafkaesque-{leader}",
+            },
+            "push_bound": self._pushing.is_bound(consumer),
+            "ts": rfc3339(self._office.doors.clock.wall_ms()),
+        }
+
+    def names(self, request: Request) -> None:
+        """CONSUMER.NAMES."""
+        found, wanted = self._seen(request)
+        names = [each.name for each in found]
+        names += [each.name for each in self._reader_api.readers.all(request.words[0])]
+        page = names[wanted.offset : wanted.offset + NAMES_MAX]
+        request.answer(
+            "consumer_names",
+            total=len(names),
+            offset=wanted.offset,
+            limit=NAMES_MAX,
+            consumers=page,
+        )
+
+    def list_all(self, request: Request) -> None:
+        """CONSUMER.LIST."""
+        found, wanted = self._seen(request)
+        stream = self._office.streams.find(request.words[0])
+        page = found[wanted.offset : wanted.offset + INFOS_MAX]
+        readers = list(self._reader_api.readers.all(stream.name))
+        infos: list[dict[str, object]] = [self._reader_api.info_of(each) for each in readers]
+
+        def on_known(info: dict[str, object] | None) -> None:
+            if info is not None:
+                infos.append(info)
+            next_one()
+
+        left = list(page)
+
+        def next_one() -> None:
+            if left:
+                self._find_out(stream, left.pop(0), on_known)
+                return
+            request.answer(
+                "consumer_list",
+                total=len(found) + len(readers),
+                offset=wanted.offset,
+                limit=INFOS_MAX,
+                consumers=infos,
+            )
+
+        next_one()
+
+    def _seen(self, request: Request) -> tuple[list[Consumer], PageRequest]:
+        (stream,) = request.words
+        self._office.streams.find(stream)
+        rights = request.requester.rights
+        found = [
+            each
+            for each in self._office.consumers.all(stream)
+            if rights is None
+            or rights.could(Operation.DESCRIBE, _QUEUE, queue_resource(each.queue.queue))
+        ]
+        return found, read_config(request.payload, PageRequest)
+
+    # -- messages
+
+    def next_messages(self, request: Request) -> None:
+        """CONSUMER.MSG.NEXT: no answer but messages, and why no more come."""
+        stream_name, name = request.words
+        reader = self._reader_api.readers.look(stream_name, name)
+        if reader is not None:
+            self._reader_api.pull(request, reader, _pull_of(request.payload))
+            return
+        request.check(Operation.READ, _QUEUE, queue_resource(queue_name(stream_name, name)))
+        stream = self._office.streams.find(stream_name)
+        consumer = self._office.consumers.find(stream_name, name)
+        self.pull(request, stream, consumer, request.payload)
+
+    def pull(self, request: Request, stream: Stream, consumer: Consumer, raw: bytes) -> None:
+        """Send a client messages of a consumer.
+
+        Raises:
+            ApiError: what it wants cannot be read.
+        """
+        pull = Pull(
+            self._office,
+            self._delivering,
+            request.requester,
+            stream,
+            consumer,
+            request.reply,
+            _pull_of(raw),
+        )
+        pull.begin()
+
+    @property
+    def handlers(self) -> Mapping[str, tuple[str, Callable[[Request], None]]]:
+        """By the subject behind the API's prefix: what the answer is called, and what answers."""
+        return {
+            "CONSUMER.CREATE": ("consumer_create", self.create),
+            "CONSUMER.DURABLE.CREATE": ("consumer_create", self.create),
+            "CONSUMER.DELETE": ("consumer_delete", self.delete),
+            "CONSUMER.INFO": ("consumer_info", self.info),
+            "CONSUMER.NAMES": ("consumer_names", self.names),
+            "CONSUMER.LIST": ("consumer_list", self.list_all),
+            "CONSUMER.MSG.NEXT": ("consumer_getnext", self.next_messages),
+        }
+
+
+def _pull_of(raw: bytes) -> PullRequest:
+    """Return what a client asks for.
+
+    Raises:
+        ApiError: it cannot be read.
+    """
+    raw = raw.strip()
+    # The old form is the number alone.
+    return PullRequest(batch=int(raw[:6])) if raw.isdigit() else read_config(raw, PullRequest)
+
+
+def _completed(config: ConsumerConfig, name: str, office: Office) -> ConsumerConfig:
+    """Return a configuration with a name, and with what was left out."""
+    is_kept = bool(config.durable_name)
+    inactive = config.inactive_threshold or (0 if is_kept else INACTIVE_NS)
+    is_acked = config.ack_policy != "none"
+    return msgspec.structs.replace(
+        config,
+        name=name or office.doors.dice.unique_bytes(_NAME_BYTES).hex(),
+        ack_wait=(config.ack_wait or ACK_WAIT_NS) if is_acked else config.ack_wait,
+        max_deliver=config.max_deliver or -1,
+        max_ack_pending=(config.max_ack_pending or ACK_PENDING_MAX) if is_acked else None,
+        inactive_threshold=inactive or None,
+    )

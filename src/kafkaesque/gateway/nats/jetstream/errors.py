@@ -1,0 +1,52 @@
+"""JetStream's errors, by number: clients know them by it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafkaesque.model.errors import KafkaesqueError
+
+
+class ApiCode(Enum):
+    """HTTP-like status, number, and what is said."""
+
+    BAD_REQUEST = (400, 10003, "bad request")
+    INVALID_JSON = (400, 10025, "invalid JSON")
+    NOT_AVAILABLE = (503, 10008, "JetStream system temporarily unavailable")
+    NOT_ALLOWED = (403, 10016, "not permitted")
+    CONSUMER_CREATE = (500, 10012, "consumer could not be created")
+    CONSUMER_EXISTS = (400, 10148, "consumer already exists")
+    CONSUMER_NAME_IN_USE = (400, 10013, "consumer name already in use")
+    CONSUMER_NOT_FOUND = (404, 10014, "consumer not found")
+    CONSUMER_DOES_NOT_EXIST = (400, 10149, "consumer does not exist")
+    CONSUMER_CONFIG = (400, 10078, "consumer config not supported")
+    STREAM_EXISTS = (400, 10058, "stream name already in use with a different configuration")
+    STREAM_NOT_FOUND = (404, 10059, "stream not found")
+    STREAM_NOT_MATCHED = (400, 10060, "expected stream does not match")
+    STREAM_MISMATCH = (400, 10056, "stream name in subject does not match request")
+    STREAM_CONFIG = (500, 10052, "stream configuration is not supported")
+    STREAM_NAME = (400, 10003, "invalid stream name")
+    SUBJECTS_OVERLAP = (400, 10065, "subjects overlap with an existing stream")
+    NO_MESSAGE = (404, 10037, "no message found")
+    MESSAGE_TOO_LARGE = (400, 10054, "message size exceeds maximum allowed")
+    STREAM_FULL = (503, 10077, "maximum messages exceeded")
+    LAST_ID = (400, 10070, "wrong last msg ID")
+    LAST_SEQUENCE = (400, 10071, "wrong last sequence")
+    ROLLUP = (500, 10111, "rollup not permitted")
+    SEALED = (400, 10109, "invalid operation on sealed stream")
+    PURGE_DENIED = (400, 10110, "stream purge not permitted")
+    DELETE_DENIED = (400, 10057, "message delete not permitted")
+
+
+class ApiError(KafkaesqueError):
+    """A request that is not carried out."""
+
+    def __init__(self, code: ApiCode, what: str = "") -> None:
+        super().__init__(what or code.value[2])
+        self.code = code
+
+    @property
+    def body(self) -> dict[str, object]:
+        """The error as answers have it."""
+        status, number, _ = self.code.value
+        return {"code": status, "err_code": number, "description": str(self)}

@@ -1,0 +1,166 @@
+"""What JetStream's parts share: which streams and consumers there are, and the ways out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
+from kafkaesque.chassis.rights import Rights
+from kafkaesque.gateway.nats.jetstream.consumers import Consumers
+from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.streams import Streams
+from kafkaesque.model.errors import RequestRefused
+
+#: What the controller or a queue is asked for may take so long.
+TIMEOUT_MS: Final = 10_000
+#: So often it is looked whether this broker has heard of what the controller has done.
+LOOK_AGAIN_MS: Final = 5
+_TYPE: Final = "io.nats.jetstream.api.v1."
+
+ResultT = TypeVar("ResultT")
+
+
+class Outgoing(Protocol):
+    """How messages leave."""
+
+    def __call__(
+        self, to: str, *, subject: str = "", reply: str = "", headers: bytes = b"", payload: bytes
+    ) -> bool:
+        """Send to those who are subscribed to `to`; say whether there is anybody.
+
+        They are shown `subject`, if that is another one.
+        """
+
+
+class Requester(Protocol):
+    """A client that asks for something."""
+
+    @property
+    def rights(self) -> Rights | None:
+        """What it may do; None: everything."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still connected."""
+
+
+class Request:
+    """One request to the API."""
+
+    __slots__ = ("_office", "is_answered", "payload", "reply", "requester", "words")
+
+    def __init__(
+        self, office: Office, requester: Requester, words: list[str], reply: str, payload: bytes
+    ) -> None:
+        self._office: Final = office
+        self.requester: Final = requester
+        #: The tokens of the subject behind what names the operation.
+        self.words: Final = words
+        self.reply: Final = reply
+        self.payload: Final = payload
+        self.is_answered = False
+
+    def answer(self, kind: str, **body: object) -> None:
+        """Answer; nothing is sent to who wants no answer, and nothing twice."""
+        if self.reply and not self.is_answered:
+            self.is_answered = True
+            raw = msgspec.json.encode({"type": f"{_TYPE}{kind}_response", **body})
+            self._office.send(self.reply, payload=raw)
+
+    def fail(self, kind: str, error: ApiError) -> None:
+        """Answer with an error."""
+        self.answer(kind, error=error.body)
+
+    def check(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Check that the client may do something.
+
+        Raises:
+            ApiError: no rule allows it.
+        """
+        rights = self.requester.rights
+        if rights is not None and not rights.may(operation, resource_type, name):
+            what = f"{operation.name.lower()} of {resource_type.name.lower()} {name} is not allowed"
+            raise ApiError(ApiCode.NOT_ALLOWED, what)
+
+
+class Office:
+    """See the module."""
+
+    __slots__ = ("consumers", "doors", "send", "streams")
+
+    def __init__(self, doors: Doors, send: Outgoing) -> None:
+        self.doors: Final = doors
+        self.send: Final = send
+        self.streams: Final = Streams(doors)
+        self.consumers: Final = Consumers(doors)
+
+    def submit(
+        self,
+        command: ClientCommand,
+        rights: Rights | None,
+        on_done: Callable[[RequestRefused | None], None],
+    ) -> None:
+        """Have the controller carry out a command, on behalf of a client."""
+        signed = command if rights is None else rights.sign(command)
+        self.doors.cluster.submit(
+            signed,  # type: ignore[arg-type]
+            TIMEOUT_MS,
+            lambda outcome: on_done(outcome if isinstance(outcome, RequestRefused) else None),
+        )
+
+    def ask(
+        self,
+        request: AnyQueueRequest,
+        result_type: type[ResultT],
+        on_done: Callable[[ResultT | RequestRefused], None],
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> None:
+        """Ask the leader of a consumer's queue."""
+        self.doors.queues.ask(request, result_type, timeout_ms, on_done)
+
+    def when(self, is_so: Callable[[], bool], then: Callable[[bool], None]) -> None:
+        """Call once this broker has heard of something that is done, or after a while."""
+        clock = self.doors.clock
+        deadline_ms = clock.now_ms() + TIMEOUT_MS
+
+        def look() -> None:
+            if is_so():
+                then(True)
+            elif clock.now_ms() >= deadline_ms:
+                then(False)
+            else:
+                clock.call_later(LOOK_AGAIN_MS, look)
+
+        look()
+
+
+def rfc3339(timestamp_ms: int) -> str:
+    """Return a time as JetStream writes it."""
+    seconds, ms = divmod(max(timestamp_ms, 0), 1000)
+    days, of_day = divmod(seconds, 86_400)
+    year, month, day = _date(days)
+    hour, minute, second = of_day // 3600, of_day // 60 % 60, of_day % 60
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}000000Z"
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """Return the date that comes so many days behind the first of January 1970."""
+    days += 719_468
+    era, of_era = divmod(days, 146_097)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    return year + era * 400 + (month <= 2), month, day
+
+
+def refused(refusal: RequestRefused, code: ApiCode) -> ApiError:
+    """Return what a client is told of a refusal."""
+    return ApiError(code, str(refusal))

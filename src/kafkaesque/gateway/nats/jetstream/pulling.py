@@ -1,0 +1,190 @@
+"""Pulls: a client asks a consumer for some messages, and waits for them for a while.
+
+Theory of operation. A pull takes messages from the consumer's queue, some at a time, and sends each
+to the client's inbox; it waits at the queue's leader. It ends when it has sent as many as were
+asked for, or when its time is over, which the client is told. What was taken when nobody listens
+any more is given back, and counts as not tried.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.env.clock import Timer
+from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS
+from kafkaesque.gateway.nats.jetstream.consumers import Consumer
+from kafkaesque.gateway.nats.jetstream.delivering import Delivering
+from kafkaesque.gateway.nats.jetstream.office import Office, Requester
+from kafkaesque.gateway.nats.jetstream.streams import Stream
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.protocols.nats.headers import Headers, write_headers
+
+BATCH_MAX: Final = 10_000
+#: Of one request to the queue.
+TAKEN_MAX: Final = 256
+TAKEN_BYTES_MAX: Final = 1024 * 1024
+#: Where the client does not say how long it waits.
+WAIT_MS_DEFAULT: Final = 30_000
+WAIT_MS_MAX: Final = 3_600_000
+HEARTBEAT_MS_MIN: Final = 100
+_ANSWER_MS: Final = 5_000
+#: A leader that cannot be reached is asked again after this.
+AGAIN_MS: Final = 100
+
+
+class PullRequest(msgspec.Struct, kw_only=True):
+    """What a client asks for; times in nanoseconds."""
+
+    batch: int = 1
+    expires: int = 0
+    no_wait: bool = False
+    max_bytes: int = 0
+    idle_heartbeat: int = 0
+
+
+class Pull:
+    """See the module."""
+
+    __slots__ = (
+        "_beat",
+        "_beat_ms",
+        "_bytes_left",
+        "_clock",
+        "_consumer",
+        "_deadline_ms",
+        "_delivering",
+        "_is_over",
+        "_left",
+        "_no_wait",
+        "_office",
+        "_reply",
+        "_requester",
+        "_sent_ms",
+        "_stream",
+    )
+
+    def __init__(
+        self,
+        office: Office,
+        delivering: Delivering,
+        requester: Requester,
+        stream: Stream,
+        consumer: Consumer,
+        reply: str,
+        wanted: PullRequest,
+    ) -> None:
+        clock = office.doors.clock
+        self._office: Final = office
+        self._delivering: Final = delivering
+        self._requester: Final = requester
+        self._clock: Final = clock
+        self._stream: Final = stream
+        self._consumer: Final = consumer
+        self._reply: Final = reply
+        self._left = min(max(wanted.batch, 1), BATCH_MAX)
+        self._bytes_left = wanted.max_bytes or None
+        self._no_wait: Final = wanted.no_wait and not wanted.expires
+        wait_ms = wanted.expires // NS_PER_MS if wanted.expires else WAIT_MS_DEFAULT
+        self._deadline_ms: Final = clock.now_ms() + min(wait_ms, WAIT_MS_MAX)
+        self._is_over = False
+        self._sent_ms = clock.now_ms()
+        self._beat_ms: Final = max(wanted.idle_heartbeat // NS_PER_MS, 0)
+        self._beat: Timer | None = None
+
+    def begin(self) -> None:
+        """Take what is there, and wait for more."""
+        if self._beat_ms:
+            self._set_beat()
+        # What was removed from the stream is not delivered.
+        self._stream.log.catch_up(lambda _: self._take())
+
+    # -- taking
+
+    def _take(self) -> None:
+        if self._is_over:
+            return
+        left_ms = self._deadline_ms - self._clock.now_ms()
+        if not self._requester.is_open:
+            self._end()
+            return
+        if left_ms <= 0 and not self._no_wait:
+            self._say(408, "Request Timeout")
+            return
+        wait_ms = 0 if self._no_wait else max(0, min(left_ms, q.WAIT_MS_MAX))
+        request = q.TakeMessages(
+            log_id=self._consumer.log_id,
+            messages_max=min(self._left, TAKEN_MAX),
+            bytes_max=min(self._bytes_left or TAKEN_BYTES_MAX, TAKEN_BYTES_MAX),
+            wait_ms=wait_ms,
+        )
+        self._office.ask(request, q.TakenMessages, self._on_taken, wait_ms + _ANSWER_MS)
+
+    def _on_taken(self, outcome: q.TakenMessages | RequestRefused) -> None:
+        if isinstance(outcome, UnknownQueue):
+            self._say(409, "Consumer Deleted")
+            return
+        if isinstance(outcome, RequestRefused):
+            # What was taken, if anything, comes again when its lock ends.
+            self._clock.call_later(AGAIN_MS, self._take)
+            return
+        messages = list(outcome.messages)
+        is_listening = self._requester.is_open and not self._is_over
+        for number, message in enumerate(messages):
+            if is_listening:
+                is_listening = self._deliver(message)
+            if not is_listening:
+                self._delivering.give_back(self._consumer, messages[number:])
+                break
+        if not is_listening:
+            self._end()
+        elif not self._left:
+            self._end()
+        elif self._no_wait and not messages:
+            self._say(404, "No Messages")
+        else:
+            self._take()
+
+    def _deliver(self, message: q.QueueMessage) -> bool:
+        """Send a message; False: nobody listens, and it was not sent."""
+        sent = self._delivering.deliver(self._stream, self._consumer, message, self._reply)
+        if sent is None:
+            return False
+        if sent:
+            self._left -= 1
+            self._sent_ms = self._clock.now_ms()
+            if self._bytes_left is not None:
+                self._bytes_left = max(1, self._bytes_left - sent)
+        return True
+
+    # -- what else is said
+
+    def _say(self, status: int, what: str) -> None:
+        pairs = (
+            ("Nats-Pending-Messages", str(self._left)),
+            ("Nats-Pending-Bytes", str(self._bytes_left or 0)),
+        )
+        headers = write_headers(Headers(pairs, status, what))
+        self._office.send(self._reply, headers=headers, payload=b"")
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = None
+
+    def _set_beat(self) -> None:
+        self._beat = self._clock.call_later(max(self._beat_ms, HEARTBEAT_MS_MIN), self._on_beat)
+
+    def _on_beat(self) -> None:
+        if self._is_over:
+            return
+        if self._clock.now_ms() - self._sent_ms >= self._beat_ms:
+            headers = write_headers(Headers((), 100, "Idle Heartbeat"))
+            if not self._office.send(self._reply, headers=headers, payload=b""):
+                self._end()
+                return
+        self._set_beat()

@@ -1,0 +1,46 @@
+"""Where a new consumer begins."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig
+from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.view import View
+
+
+def start_of(config: ConsumerConfig, view: View) -> int | None:
+    """Return the sequence at which a consumer begins; None: where its queue begins by itself.
+
+    Raises:
+        ApiError: its policy needs something that it does not say.
+    """
+    match config.deliver_policy:
+        case "by_start_sequence":
+            if not config.opt_start_seq:
+                raise ApiError(ApiCode.CONSUMER_CONFIG, "opt_start_seq is missing")
+            return config.opt_start_seq
+        case "by_start_time":
+            return max(1, view.sequence_since(time_of(config.opt_start_time or "")))
+        case "last":
+            lasts = [view.last_of(each) for each in config.filters or [""]]
+            return max(lasts) or view.last_sequence + 1
+        case "last_per_subject":
+            firsts = view.last_per_subject(config.filters)
+            return firsts[0] if firsts else view.last_sequence + 1
+    return None
+
+
+def time_of(text: str) -> int:
+    """Return a time in milliseconds.
+
+    Raises:
+        ApiError: it is none.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ApiError(ApiCode.CONSUMER_CONFIG, f"opt_start_time {text!r} is no time") from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return int(found.timestamp() * 1000)

@@ -1,0 +1,69 @@
+"""What NATS' headers are in a record, and the other way round.
+
+They are headers of the record with the names that all protocols use for them. Where these would not
+give back what the publisher has sent byte by byte, that stands in one more header, `nats.headers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import PREFIX
+from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
+from kafkaesque.protocols.nats.headers import read_headers, write_headers
+
+#: Bytes of headers that could not be written again as they came.
+STORED_NATS: Final = "nats.headers"
+#: A reply subject that is no name for others.
+STORED_REPLY: Final = PREFIX + "nats-reply"
+#: The subject that a message is shown with, where it goes to another one.
+SHOWN_SUBJECT: Final = PREFIX + "nats-subject"
+#: NATS' name -> the name for all protocols.
+_NAMES: Final = {"Content-Type": "content-type", "Nats-Msg-Id": "message-id"}
+_OWN_NAMES: Final = {common: own for own, common in _NAMES.items()}
+
+
+def record_headers(raw: bytes) -> Headers:
+    """Return what a message's headers are in a record."""
+    if not raw:
+        return ()
+    found = read_headers(raw)
+    pairs: Headers = ()
+    if found is not None and found.status is None:
+        pairs = tuple(
+            (_NAMES.get(name, name), value.encode("utf-8", "surrogateescape"))
+            for name, value in found.pairs
+            if _is_text(name)
+        )
+    if raw_headers(pairs) == raw:
+        return pairs
+    return (*pairs, (STORED_NATS, raw))
+
+
+def raw_headers(headers: Headers) -> bytes:
+    """Return a record's headers as NATS writes them; empty: there are none."""
+    for name, value in headers:
+        if name == STORED_NATS and value is not None:
+            return value
+    pairs = tuple(_pairs(headers))
+    return write_headers(NatsHeaders(pairs)) if pairs else b""
+
+
+def _pairs(headers: Headers) -> Iterator[tuple[str, str]]:
+    for name, value in headers:
+        if name.startswith(PREFIX) or not name or any(each in name for each in ":\r\n"):
+            continue
+        text = (value or b"").decode("utf-8", "surrogateescape")
+        if "\r" not in text and "\n" not in text:
+            yield _OWN_NAMES.get(name, name), text
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a header of a record can have this name."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return not name.startswith(PREFIX)

@@ -1,0 +1,221 @@
+"""Log-ins and rights over MQTT: brokers judge by the rules for topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.rules import Effect
+from kafkaesque.broker.listeners import MQTT, AccessMode, default_listener
+from kafkaesque.env.network import Address
+from kafkaesque.gateway.mqtt.gateway import MqttGateway
+from kafkaesque.protocols.mqtt import packets as p
+from kafkaesque.protocols.mqtt.frames import FrameReader
+from kafkaesque.protocols.mqtt.packet_codec import read_packet, write_packet
+from kafkaesque.protocols.mqtt.packets import Version
+from kafkaesque.protocols.mqtt.properties import Properties
+from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
+from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster
+from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow, forget_rules
+from tests.unit.gateway_mqtt.kit import new_name
+
+PacketT = TypeVar("PacketT", bound=p.Packet)
+
+
+class Secured:
+    """A broker with a port for MQTT where clients log in, one where they may, and one for all."""
+
+    def __init__(self, live: LiveCluster) -> None:
+        self.live = live
+        node = live.nodes[1]
+        self.gateway = MqttGateway(node.broker.doors, node.chassis)
+        self.ports: dict[AccessMode, int] = {}
+        for mode in AccessMode:
+            listener = default_listener(MQTT, Address("127.0.0.1", 0), access=mode)
+            named = replace(listener, name=f"mqtt-{mode.value}")
+            self.ports[mode] = self.gateway.start(named).port
+        for user in ("root", "other"):
+            add_user(live, user)
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, secured: Secured, mode: AccessMode, version: Version) -> None:
+        self._loop = secured.live.loop
+        self.version = version
+        opened = asyncio.open_connection("127.0.0.1", secured.ports[mode])
+        self._reader, self._writer = self._loop.run_until_complete(opened)
+        self._frames = FrameReader(2**28)
+        secured.live.closers.append(self._writer.close)
+
+    def send(self, packet: p.Packet) -> None:
+        self._writer.write(write_packet(packet, self.version))
+
+    def next(self, patience_s: float = PATIENCE_S) -> p.Packet | None:
+        """Return what comes next; None: the broker has hung up."""
+        while (frame := self._frames.next_packet()) is None:
+            reading = asyncio.wait_for(self._reader.read(65_536), patience_s)
+            try:
+                data = self._loop.run_until_complete(reading)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._frames.feed(data)
+        return read_packet(*frame, self.version)
+
+    def expect(self, kind: type[PacketT]) -> PacketT:
+        found = self.next()
+        assert isinstance(found, kind), found
+        return found
+
+
+def connect(
+    secured: Secured,
+    user: str | None = "other",
+    password: str | None = PASSWORD,
+    *,
+    mode: AccessMode = AccessMode.REQUIRED,
+    version: Version = Version.V5,
+    client_id: str = "",
+    will: p.Will | None = None,
+    expiry_s: int | None = None,
+) -> tuple[Client, R]:
+    client = Client(secured, mode, version)
+    client.send(
+        p.Connect(
+            version=version,
+            client_id=client_id or new_name(),
+            user_name=user,
+            password=None if password is None else password.encode(),
+            will=will,
+            properties=Properties(session_expiry_interval_s=expiry_s),
+        )
+    )
+    return client, client.expect(p.Connack).reason
+
+
+def publish(client: Client, topic: str, payload: bytes = b"x") -> R:
+    client.send(p.Publish(topic=topic, payload=payload, qos=1, packet_id=1))
+    return client.expect(p.Puback).reason
+
+
+def subscribe(client: Client, *filters: str) -> tuple[R, ...]:
+    wanted = tuple(p.Subscription(topic_filter=each, qos=1) for each in filters)
+    client.send(p.Subscribe(packet_id=1, subscriptions=wanted))
+    return client.expect(p.Suback).reasons
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    live = LiveCluster(
+        tmp_path_factory.mktemp("mqtt"),
+        access=AccessMode.REQUIRED,
+        secrets=[SECRET],
+        super_users=[SUPER],
+    )
+    found = Secured(live)
+    yield found
+    found.gateway.stop()
+    live.close()
+
+
+@pytest.fixture(autouse=True)
+def _without_rules(secured: Secured) -> Iterator[None]:
+    yield
+    forget_rules(secured.live, "other")
+
+
+@pytest.mark.parametrize("version", list(Version))
+def test_passwords(secured: Secured, version: Version) -> None:
+    assert connect(secured, version=version)[1] is R.SUCCESS
+    for user, password, reason in (
+        ("other", "wrong", R.BAD_USER_NAME_OR_PASSWORD),
+        ("nobody", PASSWORD, R.BAD_USER_NAME_OR_PASSWORD),
+        (None, None, R.NOT_AUTHORIZED),
+    ):
+        client, refused = connect(secured, user, password, version=version)
+        assert refused is reason
+        assert client.next() is None
+
+
+def test_a_log_in_is_optional_where_it_is(secured: Secured) -> None:
+    mode = AccessMode.OPTIONAL
+    client, reason = connect(secured, None, None, mode=mode)
+    assert reason is R.SUCCESS
+    assert publish(client, new_name("free/")) is R.NO_MATCHING_SUBSCRIBERS
+    assert connect(secured, "other", "wrong", mode=mode)[1] is R.BAD_USER_NAME_OR_PASSWORD
+    client, _ = connect(secured, mode=mode)
+    assert publish(client, new_name("free/")) is R.NOT_AUTHORIZED
+    assert connect(secured, "any", "thing", mode=AccessMode.OPEN)[1] is R.SUCCESS
+
+
+def test_rules_say_who_publishes_what(secured: Secured) -> None:
+    root = new_name("house")
+    client, _ = connect(secured)
+    assert publish(client, f"{root}/a") is R.NOT_AUTHORIZED
+    allow(secured.live, "other", Operation.WRITE, ResourceType.TOPIC, f"{root}/*")
+    assert publish(client, f"{root}/a") is R.NO_MATCHING_SUBSCRIBERS
+    assert publish(client, "elsewhere") is R.NOT_AUTHORIZED
+    # In 3.1.1 it is acknowledged and dropped.
+    reader, _ = connect(secured, "root")
+    subscribe(reader, "elsewhere", f"{root}/#")
+    older, _ = connect(secured, version=Version.V3_1_1)
+    assert publish(older, "elsewhere", b"dropped") is R.SUCCESS
+    assert publish(older, f"{root}/b", b"kept") is R.SUCCESS
+    assert reader.expect(p.Publish).payload == b"kept"
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_rules_say_who_gets_what(secured: Secured, expiry_s: int) -> None:
+    root, live = new_name("house"), secured.live
+    client, _ = connect(secured, expiry_s=expiry_s)
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, f"{root}/*")
+    allow(
+        live,
+        "other",
+        Operation.READ,
+        ResourceType.TOPIC,
+        f"{root}/secret",
+        effect=Effect.DENY,
+    )
+    reasons = subscribe(client, f"{root}/+", "#", f"{root}/secret")
+    assert reasons == (R.GRANTED_QOS_1, R.NOT_AUTHORIZED, R.NOT_AUTHORIZED)
+    older, _ = connect(secured, version=Version.V3_1_1)
+    assert subscribe(older, "#") == (R.UNSPECIFIED_ERROR,)
+    publisher, _ = connect(secured, "root")
+    publish(publisher, f"{root}/secret", b"hidden")
+    publish(publisher, f"{root}/open", b"shown")
+    assert client.expect(p.Publish).payload == b"shown"
+
+
+def test_a_will_needs_the_right_to_publish(secured: Secured) -> None:
+    topic = new_name("status/")
+    will = p.Will(topic=topic, payload=b"gone")
+    assert connect(secured, will=will)[1] is R.NOT_AUTHORIZED
+    allow(secured.live, "other", Operation.WRITE, ResourceType.TOPIC, topic)
+    assert connect(secured, will=will)[1] is R.SUCCESS
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_a_client_id_is_its_users(secured: Secured, expiry_s: int) -> None:
+    me = new_name()
+    first, reason = connect(secured, "root", client_id=me, expiry_s=expiry_s)
+    assert reason is R.SUCCESS
+    assert connect(secured, "other", client_id=me)[1] is R.NOT_AUTHORIZED
+    first.send(p.Pingreq())
+    first.expect(p.Pingresp)
+    assert connect(secured, "root", client_id=me)[1] is R.SUCCESS
+    assert first.expect(p.Disconnect).reason is R.SESSION_TAKEN_OVER
+
+
+def test_a_log_in_that_takes_many_bytes_is_refused(secured: Secured) -> None:
+    client = Client(secured, AccessMode.REQUIRED, Version.V5)
+    client.send(p.Connect(client_id=new_name(), password=bytes(60_000), user_name="x" * 60_000))
+    assert client.next() is None
