@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import nats.js.errors
 import pytest
@@ -51,9 +52,7 @@ def test_a_deliver_group_shares_what_is_pushed(cluster: NatsCluster) -> None:
             contexts = [each.jetstream(timeout=30) for each in (client, other)]
             await contexts[0].add_stream(name=name)
             for number, each in enumerate(contexts):
-                await each.subscribe(
-                    name, queue="workers", cb=lambda message, n=number: take(n, message)
-                )
+                await each.subscribe(name, queue="workers", cb=partial(take, number))
             for number in range(30):
                 await contexts[0].publish(name, b"%d" % number)
             await asyncio.wait_for(has_all.wait(), 60)

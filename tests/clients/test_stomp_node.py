@@ -29,7 +29,7 @@ def test_stompjs_works(cluster: StompCluster, way: str) -> None:
     assert found["version"] == "1.2"
     assert found["bodies"] == [*(f"mé{n}" for n in range(10)), "committed"]
     assert found["binary"] == [0, 1, 255, 10, 0]
-    assert found["header"] == "a\nb"
+    assert found["header"] == "a\nb:c"
     assert found["redelivered"] == [False, True, *[False] * 11]
     assert found["heard"] == "to all"
 

@@ -132,4 +132,6 @@ def test_a_message_is_the_same_over_stomp_amqp_and_kafka(cluster: StompCluster) 
     ]
     for each in records:
         assert each.value() == body
-        assert dict(each.headers() or []) == {name: value.encode() for name, value in headers.items()}
+        assert dict(each.headers() or []) == {
+            name: value.encode() for name, value in headers.items()
+        }

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _CHANGE_HEADER: Final = "X-Kafkaesque-Request"
 _CONFIGS: Final = 4
 _BROKER: Final = 4
+_ERRORS: Final = 400
 
 #: A broker's id, and the host and port of its Kafka port.
 BrokerAddress = tuple[int, str, int]
@@ -57,11 +58,37 @@ def _admin_address(number: int, host: str, port: int) -> str:
     return values[0] if values else ""
 
 
+class Reply(NamedTuple):
+    """What an admin port has answered."""
+
+    status: int
+    content: bytes
+
+    @property
+    def is_well(self) -> bool:
+        """Whether what was asked for is done."""
+        return self.status < _ERRORS
+
+
 def change(brokers: Sequence[BrokerAddress], method: str, path: str, kind: type[T]) -> T:
     """Change something at the first broker that has an admin port; return what it says of it.
 
     Raises:
         CommandFailed: no broker has such a port, or it refuses; the message says why.
+    """
+    reply = ask_first(brokers, method, path)
+    if reply.is_well:
+        return msgspec.json.decode(reply.content, type=kind)
+    raise CommandFailed(msgspec.json.decode(reply.content, type=_Refusal).message)
+
+
+def ask_first(
+    brokers: Sequence[BrokerAddress], method: str, path: str, body: bytes | None = None
+) -> Reply:
+    """Return the answer of the first broker that has an admin port.
+
+    Raises:
+        CommandFailed: no broker has such a port.
     """
     for number, host, port in brokers:
         try:
@@ -72,16 +99,15 @@ def change(brokers: Sequence[BrokerAddress], method: str, path: str, kind: type[
             try:
                 is_encrypted = isinstance(connection, HTTPSConnection)
                 who = authorization(admin, is_encrypted=is_encrypted)
-                connection.request(method, path, headers={_CHANGE_HEADER: "cli", **who})
+                headers = {_CHANGE_HEADER: "cli", "Content-Type": "application/json", **who}
+                connection.request(method, path, body, headers)
                 answer = connection.getresponse()
                 content = answer.read(ANSWER_BYTES_MAX)
             finally:
                 connection.close()
         except (OSError, EOFError, MalformedRequest, HTTPException):
             continue
-        if answer.status in (200, 201):
-            return msgspec.json.decode(content, type=kind)
-        raise CommandFailed(msgspec.json.decode(content, type=_Refusal).message)
+        return Reply(answer.status, content)
     raise no_admin_port()
 
 

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "exchange": "Exchanges: create, list, describe, publish, delete.",
     "binding": "What of an exchange goes where: create, list, delete.",
     "vhost": "Virtual hosts: create, list, delete.",
+    "policy": "Settings of queues and exchanges by name: create, list.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "context": "Clusters by name: create, list, use, delete.",
     "login": "Log in with a password and a code, for 12 hours.",

@@ -39,7 +39,7 @@ const found = { version: connected.headers.version, bodies: [], redelivered: [] 
 for (let n = 0; n < 10; n += 1) {
   const body = `mé${n}`;
   await receipt((headers) =>
-    client.publish({ destination, body, headers: { ...headers, n: String(n), "k:1": "a\nb" } }),
+    client.publish({ destination, body, headers: { ...headers, n: String(n), k: "a\nb:c" } }),
   );
 }
 const binaryBody = new Uint8Array([0, 1, 255, 10, 0]);
@@ -59,7 +59,7 @@ await new Promise((resolve) => {
         return;
       }
       if (message.headers.n !== undefined) {
-        found.header = message.headers["k:1"];
+        found.header = message.headers.k;
         found.bodies.push(message.body);
       } else if (message.body === "committed") {
         found.bodies.push(message.body);

@@ -1,6 +1,6 @@
 """Why something waits: gathers the facts from those who know them, and has the chain made."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -33,6 +33,7 @@ from kafkaesque.admin.api.why_links import (
     transaction_links,
 )
 from kafkaesque.admin.api.why_part import PARTITIONS_MAX, WHY_PARTITIONS
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.broker.requests.commands import FetchResult
@@ -244,7 +245,8 @@ class WhyPages:
 
         def on_peeked(outcome: PeekedMessages | RequestRefused) -> None:
             about = f"message {offset} of the queue {name}"
-            links = list(_message_links(outcome, offset, name, queue.options))
+            options = effective_options(self._context.doors.cluster.state, queue)
+            links = list(_message_links(outcome, offset, name, options))
             call.answer(self._view(about, links, []))
 
         request = PeekMessages(log_id=queue.topic_id, start=offset, messages_max=1)
@@ -326,7 +328,10 @@ def presence_in(result: FetchResult, offset: int) -> str:
 
 
 def _message_links(
-    outcome: PeekedMessages | RequestRefused, offset: int, name: QueueName, options: dict[str, str]
+    outcome: PeekedMessages | RequestRefused,
+    offset: int,
+    name: QueueName,
+    options: Mapping[str, str],
 ) -> Iterable[Link]:
     if isinstance(outcome, RequestRefused):
         yield Link(

@@ -15,6 +15,7 @@ from kafkaesque.admin.rabbitmq.errors import body_of
 from kafkaesque.admin.rabbitmq.exchanges import ExchangePages
 from kafkaesque.admin.rabbitmq.health import HealthPages
 from kafkaesque.admin.rabbitmq.messages import MessagePages
+from kafkaesque.admin.rabbitmq.policies import PolicyPages
 from kafkaesque.admin.rabbitmq.queues import QueuePages
 from kafkaesque.admin.rabbitmq.users import UserPages
 from kafkaesque.admin.rabbitmq.vhosts import VhostPages
@@ -41,6 +42,7 @@ class RabbitMqApi:
             *BindingPages(context).routes(),
             *MessagePages(context, exchanges, queues).routes(),
             *UserPages(context).routes(),
+            *PolicyPages(context).routes(),
         ]
         self._routes: Final = [(route.path.split("/")[1:], route) for route in routes]
 

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.rabbitmq.calls import Call, Route
 from kafkaesque.admin.rabbitmq.context import Context
@@ -11,6 +13,7 @@ from kafkaesque.broker.metadata.queue_names import exchange_resource
 from kafkaesque.broker.requests.exchange_commands import DeclareExchange, DeleteExchange
 from kafkaesque.chassis.meanings import plain_arguments
 from kafkaesque.routing.exchanges.topology import Exchange, Vhost
+from kafkaesque.routing.policies import Target
 
 
 class ExchangePages:
@@ -43,7 +46,7 @@ class ExchangePages:
 
     def show(self, call: Call) -> None:
         """Show one."""
-        call.show(shown(call.vhost, self.find(call)))
+        call.show(shown(self._context.vhost(call), self.find(call)))
 
     def find(self, call: Call) -> Exchange:
         """Return the exchange that a path names.
@@ -83,21 +86,23 @@ class ExchangePages:
 
     def _seen(self, call: Call, vhost: Vhost) -> list[ExchangeShown]:
         return [
-            shown(vhost.name, vhost.exchanges[name])
+            shown(vhost, vhost.exchanges[name])
             for name in sorted(vhost.exchanges)
             if call.sees_exchange(vhost.name, name)
         ]
 
 
-def shown(vhost: str, exchange: Exchange) -> ExchangeShown:
+def shown(vhost: Vhost, exchange: Exchange) -> ExchangeShown:
     """Return an exchange as clients see it."""
     definition = exchange.definition
+    policy = vhost.policies.find(Target.EXCHANGE, definition.name).policy
     return ExchangeShown(
         name=definition.name,
-        vhost=vhost,
+        vhost=vhost.name,
         type=definition.type,
         durable=definition.is_durable,
         auto_delete=definition.is_auto_delete,
         internal=definition.is_internal,
         arguments=plain_arguments(definition.arguments),
+        policy=msgspec.UNSET if policy is None else policy.name,
     )

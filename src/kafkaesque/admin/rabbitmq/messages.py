@@ -25,6 +25,7 @@ from kafkaesque.admin.rabbitmq.values import (
 )
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
@@ -156,7 +157,7 @@ class MessagePages:
         request: AnyQueueRequest
         if wanted.ackmode in KEEP:
             request = ReleaseMessages(log_id=queue.topic_id, claims=claims)
-        elif wanted.ackmode == REJECT and has_dead_letters(queue):
+        elif wanted.ackmode == REJECT and self._has_dead_letters(queue):
             request = RejectMessages(log_id=queue.topic_id, claims=claims)
         else:
             request = SettleMessages(log_id=queue.topic_id, claims=claims)
@@ -169,6 +170,9 @@ class MessagePages:
         self._ask(
             call, request, ClaimsResult, lambda _: self._ask(call, count, QueueCounts, on_counted)
         )
+
+    def _has_dead_letters(self, queue: QueueState) -> bool:
+        return has_dead_letters(effective_options(self._context.doors.cluster.state, queue))
 
     def _ask(
         self,

@@ -13,13 +13,13 @@ from kafkaesque.admin.rabbitmq.context import CHANGE_MS_MAX, Context, node_name
 from kafkaesque.admin.rabbitmq.errors import ApiRefused, not_found
 from kafkaesque.admin.rabbitmq.values import NewQueue, QueueShown
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.effective_options import applied_to
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.options.queue_arguments import GROUP_SIZE, QUEUE_TYPE, QUEUE_TYPES
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
 from kafkaesque.broker.requests.queue_requests import PurgeQueue
 from kafkaesque.chassis.amqp.arguments import (
-    GROUP_SIZE,
-    QUEUE_TYPES,
     arguments_of,
     check_equivalent,
     declaration_of,
@@ -28,6 +28,7 @@ from kafkaesque.chassis.amqp.arguments import (
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp.methods import QueueDeclare
 from kafkaesque.routing.exchanges.topology import RESERVED_PREFIX
+from kafkaesque.routing.policies import Applied
 
 Rows = Mapping[QueueName, QueueRow]
 
@@ -108,8 +109,10 @@ class QueuePages:
         said = declaration_of(queue)
         row = rows.get(queue.queue)
         leader = self._context.doors.cluster.leaders.leader(queue.partitions[0].group)
-        kind = None if said is None else said.text("x-queue-type")
+        kind = None if said is None else said.text(QUEUE_TYPE)
         node = None if leader is None else node_name(leader)
+        applied = applied_to(self._context.doors.cluster.state, queue)
+        policy, operator = applied
         return QueueShown(
             name=queue.queue.name,
             vhost=queue.queue.vhost,
@@ -127,6 +130,9 @@ class QueuePages:
             messages_ready=None if row is None else row.ready,
             messages_unacknowledged=None if row is None else row.in_flight,
             message_bytes=None if row is None else row.bytes,
+            policy=None if policy is None else policy.name,
+            operator_policy=None if operator is None else operator.name,
+            effective_policy_definition=_settings(applied),
         )
 
     # -- changes
@@ -205,6 +211,17 @@ class QueuePages:
         for number in range(left):
             request = PurgeQueue(log_id=queue.topic_id, partition=number)
             self._context.doors.queues.ask(request, Done, CHANGE_MS_MAX, on_one)
+
+
+def _settings(applied: Applied) -> dict[str, object]:
+    """Return what policies say together: of two limits the smaller one."""
+    policy, operator = applied
+    found = {} if policy is None else dict(policy.definition)
+    for name, value in ({} if operator is None else operator.definition).items():
+        before = found.get(name)
+        is_smaller = isinstance(before, int) and isinstance(value, int) and before < value
+        found[name] = before if is_smaller else value
+    return found
 
 
 def messages_of(row: QueueRow) -> int:

@@ -305,3 +305,26 @@ class UserNames(Asked, frozen=True, kw_only=True):
     """Users that are deleted together."""
 
     users: list[str]
+
+
+# -- policies
+
+
+class PolicyShown(Answer, frozen=True, kw_only=True, rename={"apply_to": "apply-to"}):
+    """A policy, or an operator's."""
+
+    vhost: str
+    name: str
+    pattern: str
+    apply_to: str
+    definition: Arguments
+    priority: int
+
+
+class NewPolicy(Asked, frozen=True, kw_only=True, rename={"apply_to": "apply-to"}):
+    """A policy that is made, or made so."""
+
+    pattern: str
+    definition: Arguments
+    priority: int = 0
+    apply_to: str = "all"

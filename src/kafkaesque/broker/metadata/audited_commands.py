@@ -52,6 +52,8 @@ from kafkaesque.broker.requests.exchange_commands import (
     DeclareExchange,
     DeleteExchange,
     DeleteVhost,
+    PutPolicy,
+    RemovePolicy,
     UnbindDestination,
 )
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
@@ -187,6 +189,16 @@ def _declare_exchange(command: DeclareExchange, state: ClusterState) -> Describe
 
 def _delete_exchange(command: DeleteExchange, state: ClusterState) -> Described:
     return Described("delete", "exchange", exchange_resource(command.vhost, command.name), {})
+
+
+def _put_policy(command: PutPolicy, state: ClusterState) -> Described:
+    settings = {name: str(value) for name, value in command.definition.items()}
+    detail = {**settings, "policy": command.name, "pattern": command.pattern}
+    return Described("alter", "vhost", command.vhost, detail)
+
+
+def _remove_policy(command: RemovePolicy, state: ClusterState) -> Described:
+    return Described("alter", "vhost", command.vhost, {"removed policy": command.name})
 
 
 def _binding(operation: str) -> Callable[[_AnyBinding, ClusterState], Described]:
@@ -338,6 +350,8 @@ _ROWS: Final[Mapping[type[ClientCommand], _Row]] = {
     DeleteVhost: _delete_vhost,
     DeclareExchange: _declare_exchange,
     DeleteExchange: _delete_exchange,
+    PutPolicy: _put_policy,
+    RemovePolicy: _remove_policy,
     BindDestination: _binding("bind"),
     UnbindDestination: _binding("unbind"),
     UseTotpStep: _nothing,

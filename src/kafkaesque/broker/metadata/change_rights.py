@@ -54,6 +54,8 @@ from kafkaesque.broker.requests.exchange_commands import (
     DeclareExchange,
     DeleteExchange,
     DeleteVhost,
+    PutPolicy,
+    RemovePolicy,
     UnbindDestination,
 )
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
@@ -325,6 +327,9 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     DeleteExchange: _exchange_deletion,
     BindDestination: _binding,
     UnbindDestination: _binding,
+    # They reach all that is in a virtual host.
+    PutPolicy: _cluster(Operation.ALTER),
+    RemovePolicy: _cluster(Operation.ALTER),
     # One's own code, which is used up by a log-in.
     UseTotpStep: _nothing,
     OpenSession: _nothing,

@@ -5,6 +5,7 @@ applied the same records has the same state. Whatever decides (validation, place
 decided before a record is proposed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -69,6 +70,7 @@ from kafkaesque.routing.exchanges.records import (
     VhostAdded,
 )
 from kafkaesque.routing.exchanges.topology import Topology
+from kafkaesque.routing.policies import Policies
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,6 +178,15 @@ class TopicState:
         return is_internal(self.name)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveOptions:
+    """The options of a queue that hold, and what they were made of: see `effective_options`."""
+
+    own: dict[str, str]
+    policies: Policies
+    options: Mapping[str, str]
+
+
 @dataclass(slots=True, kw_only=True)
 class QueueState(TopicState):
     """One queue: its log, which has a name of its own, and the options that are set."""
@@ -184,6 +195,8 @@ class QueueState(TopicState):
     options: dict[str, str]
     #: The topic that it is a cursor over; None: its messages are in its own log.
     source: TopicId | None = None
+    #: As they were worked out last.
+    effective: EffectiveOptions | None = field(default=None, repr=False, compare=False)
 
 
 def _partition_of(log: TopicState, where: TopicPartition) -> PartitionState:

@@ -6,6 +6,7 @@ from typing import Final
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.feature_planner import check_may_have_exchanges
 from kafkaesque.broker.metadata.key_planner import keys_that_end_with
+from kafkaesque.broker.metadata.policy_planner import plan_policy, plan_policy_removal
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, check_vhost
 from kafkaesque.broker.metadata.records import AnyMetadataRecord, RoutingChanged, TopicDeleted
 from kafkaesque.broker.requests.exchange_commands import (
@@ -15,6 +16,8 @@ from kafkaesque.broker.requests.exchange_commands import (
     DeleteExchange,
     DeleteVhost,
     ExchangeCommand,
+    PutPolicy,
+    RemovePolicy,
     UnbindDestination,
 )
 from kafkaesque.model.errors import InvalidRequest, OverBound
@@ -76,6 +79,10 @@ def plan_exchanges(
                 arguments=command.arguments,
             )
             return _changes(planner.unbind(state.routing, unwanted))
+        case PutPolicy():
+            return _changes(plan_policy(state, command))
+        case RemovePolicy():
+            return _changes(plan_policy_removal(state, command))
 
 
 def exchanges_that_end_with_queue(state: ClusterState, queue: QueueName) -> list[AnyMetadataRecord]:

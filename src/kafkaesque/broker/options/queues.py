@@ -46,7 +46,7 @@ WRITE_CACHING: Final = "write.caching"
 #: What the queue's log has as its own options.
 OF_THE_LOG: Final = (ENCRYPTION, WRITE_CACHING)
 #: What a cursor cannot have: its messages are admitted by the topic.
-_NOT_OF_CURSORS: Final = (
+NOT_OF_CURSORS: Final = (
     "deduplication.ms",
     "delay.ms",
     "max.length",
@@ -267,6 +267,17 @@ QUEUE_OPTIONS: Final = OptionTable(
             choices=("latest", "earliest"),
             doc="Where such a queue begins. It cannot be changed.",
         ),
+        _number(
+            "expires.ms",
+            "Over AMQP: the queue goes when nobody has used it for so long; 0: never.",
+            most=10 * YEAR_MS,
+        ),
+        _number(
+            "consumer.timeout.ms",
+            "Over AMQP: a message that a consumer has not acknowledged for so long comes again; 0: "
+            "there is no limit.",
+            most=YEAR_MS,
+        ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
         _number(
             "redrive.rate",
@@ -319,7 +330,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         return int(values[name])
 
     if values[SOURCE_TOPIC]:
-        useless = [name for name in _NOT_OF_CURSORS if values[name]]
+        useless = [name for name in NOT_OF_CURSORS if values[name]]
         if useless:
             raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
         if values[ENCRYPTION] != NONE:

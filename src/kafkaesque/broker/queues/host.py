@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.queues import make_policy
@@ -227,9 +228,13 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
             self._is_configured()
 
     def _read_policy(self) -> None:
-        found = self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
-        if found is not None and found.options is not self._options:
-            self._options, self._policy = found.options, make_policy(found.options)
+        state = self._parts.metadata.state
+        found = state.queues_by_log.get(self.state.topic_id)
+        if found is None:
+            return
+        options = effective_options(state, found)
+        if options is not self._options:
+            self._options, self._policy = options, make_policy(options)
             self._configured = None
 
     def _is_configured(self) -> bool:

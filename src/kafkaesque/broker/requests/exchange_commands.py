@@ -1,4 +1,4 @@
-"""What the controller can be asked of virtual hosts, exchanges and bindings.
+"""What the controller can be asked of virtual hosts, exchanges, bindings and policies.
 
 RabbitMQ's rules hold: what is there with the same type and flags can be declared again, and what is
 absent can be deleted and unbound. Answer of all: `Done`.
@@ -63,6 +63,26 @@ class UnbindDestination(ClientCommand, frozen=True, tag="unbind", kw_only=True):
     arguments: dict[str, object] = msgspec.field(default_factory=dict)
 
 
+class PutPolicy(ClientCommand, frozen=True, tag="put-policy", kw_only=True):
+    """Let a policy exist, and be so; see `PolicyPut` for what its fields say."""
+
+    vhost: str
+    name: str
+    pattern: str
+    apply_to: str = "all"
+    definition: dict[str, object]
+    priority: int = 0
+    is_operator: bool = False
+
+
+class RemovePolicy(ClientCommand, frozen=True, tag="remove-policy", kw_only=True):
+    """Remove a policy; one that is absent is as good."""
+
+    vhost: str
+    name: str
+    is_operator: bool = False
+
+
 ExchangeCommand = (
     CreateVhost
     | DeleteVhost
@@ -70,4 +90,6 @@ ExchangeCommand = (
     | DeleteExchange
     | BindDestination
     | UnbindDestination
+    | PutPolicy
+    | RemovePolicy
 )

@@ -123,7 +123,7 @@ class Consuming:
         exclusive = channel.connection.desk.exclusive
         if queue.topic_id in exclusive:
             raise _in_use(queue, method)
-        lock_ms = _consumer_timeout(queue, method)
+        lock_ms = _consumer_timeout(channel, queue, method)
         consumer = ChannelConsumer(
             self,
             channel,
@@ -351,10 +351,7 @@ def _check_number(method: m.BasicConsume, name: str, least: int = 0) -> None:
         raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
 
 
-def _consumer_timeout(queue: QueueState, method: m.BasicConsume) -> int:
+def _consumer_timeout(channel: ChannelPort, queue: QueueState, method: m.BasicConsume) -> int:
     """Return how long a message is a consumer's; 0: until it says what becomes of it."""
     said = method.arguments.get(CONSUMER_TIMEOUT)
-    if isinstance(said, int):
-        return said
-    declared = declaration_of(queue)
-    return 0 if declared is None else declared.number(CONSUMER_TIMEOUT) or 0
+    return said if isinstance(said, int) else channel.connection.desk.consumer_timeout_ms(queue)

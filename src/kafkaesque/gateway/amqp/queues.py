@@ -8,11 +8,11 @@ from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.options.queue_arguments import GROUP_SIZE
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
 from kafkaesque.chassis.amqp.arguments import (
-    GROUP_SIZE,
     Declaration,
     check_equivalent,
     read_declaration,

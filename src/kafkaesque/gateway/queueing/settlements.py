@@ -76,7 +76,7 @@ class Settlements(ABC):
 
     def _has_dead_letters(self, log_id: TopicId) -> bool:
         queue = self._desk.doors.cluster.state.queues_by_log.get(log_id)
-        return queue is not None and has_dead_letters(queue)
+        return queue is not None and has_dead_letters(self._desk.options_of(queue))
 
     def flush(self, then: Callable[[bool], None] = lambda is_done: None) -> None:
         """Send what was said; `then` is told when all is answered, and whether all of it is done.

@@ -1,12 +1,13 @@
 """Deletes queues that go by themselves where no connection sees to it.
 
-Theory of operation. Each broker looks, every few seconds, at queues that were declared over AMQP.
+Theory of operation. Each broker looks, every few seconds, at all queues.
 
 - An exclusive queue whose connection's broker is another process by now, or was not heard of for
   long, goes. One broker does that: the first of those that live.
-- A queue with `x-expires` goes when nobody has consumed, fetched or declared it for so long. The
-  leader of its log looks, and takes the counts for what was done with it: as long as there is a
-  consumer, or something was removed or is in flight, it is in use. A new leader counts anew.
+- A queue with `expires.ms`, its own or a policy's, goes when nobody has consumed, fetched or
+  declared it for so long. The leader of its log looks, and takes the counts for what was done with
+  it: as long as there is a consumer, or something was removed or is in flight, it is in use. A new
+  leader counts anew. Queues over topics of several partitions stay.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
-from kafkaesque.broker.options.queues import DECLARATION
+from kafkaesque.broker.metadata.effective_options import effective_options
+from kafkaesque.broker.metadata.queue_names import is_own_vhost
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.model.errors import RequestRefused
@@ -28,7 +30,6 @@ SWEEP_MS: Final = 5_000
 LOST_MS: Final = 60_000
 #: Queues that one sweep asks about, so that none keeps the loop for long.
 ASKED_MAX: Final = 1_000
-EXPIRES: Final = "x-expires"
 _TIMEOUT_MS: Final = 5_000
 
 
@@ -42,7 +43,7 @@ class _Use(NamedTuple):
 class Sweeping:
     """See the module."""
 
-    __slots__ = ("_begin", "_delete", "_doors", "_is_over", "_uses")
+    __slots__ = ("_begin", "_delete", "_doors", "_has_begun", "_is_over", "_uses")
 
     def __init__(self, doors: Doors, delete: Callable[[QueueState], None]) -> None:
         self._doors = doors
@@ -50,11 +51,14 @@ class Sweeping:
         self._uses: Final[dict[TopicId, _Use]] = {}
         #: Queues that were looked at so far.
         self._begin = 0
+        self._has_begun = False
         self._is_over = False
 
     def begin(self) -> None:
-        """Look from now on."""
-        self._later(self._sweep)
+        """Look from now on; harmless if that was said before."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._later(self._sweep)
 
     def end(self) -> None:
         """Look no more."""
@@ -77,17 +81,17 @@ class Sweeping:
             del self._uses[log_id]
         is_first = self._is_first()
         left = ASKED_MAX
-        declared = [each for each in queues.values() if each.options.get(DECLARATION)]
+        every = [each for each in queues.values() if not is_own_vhost(each.queue.vhost)]
         # Where the last sweep had enough, this one begins.
-        begin = self._begin % max(1, len(declared))
-        for queue in (*declared[begin:], *declared[:begin]):
+        begin = self._begin % max(1, len(every))
+        for queue in (*every[begin:], *every[:begin]):
             if not left:
                 break
             self._begin += 1
             if is_first and self._has_lost_its_owner(queue):
                 self._delete(queue)
                 left -= 1
-            elif EXPIRES in queue.options[DECLARATION] and self._is_led_here(queue):
+            elif self._expires_ms(queue) and self._is_led_here(queue):
                 self._ask(queue)
                 left -= 1
         self._later(self._sweep)
@@ -110,15 +114,19 @@ class Sweeping:
         node = NodeId(int(said.owner.partition(".")[0]))
         return node != cluster.node and not cluster.was_alive(node, LOST_MS)
 
+    def _expires_ms(self, queue: QueueState) -> int:
+        if len(queue.partitions) > 1:
+            return 0
+        return int(effective_options(self._doors.cluster.state, queue).get("expires.ms", 0))
+
     def _ask(self, queue: QueueState) -> None:
         request = q.AskQueue(log_id=queue.topic_id)
         on_counted = partial(self._on_counted, queue)
         self._doors.queues.ask(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
 
     def _on_counted(self, queue: QueueState, counts: q.QueueCounts | RequestRefused) -> None:
-        said = declaration_of(queue)
-        expires_ms = None if said is None else said.number(EXPIRES)
-        if isinstance(counts, RequestRefused) or expires_ms is None:
+        expires_ms = self._expires_ms(queue)
+        if isinstance(counts, RequestRefused) or not expires_ms:
             return
         now_ms = self._doors.clock.now_ms()
         removed = sum(counts.removed.values())

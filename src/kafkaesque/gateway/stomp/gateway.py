@@ -11,7 +11,7 @@ from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.link import ClientConnection, PortOptions, Shared
 from kafkaesque.chassis.stream_gateway import StreamGateway
 from kafkaesque.chassis.web_socket import Payload
-from kafkaesque.gateway.queueing.desk import Desk
+from kafkaesque.gateway.queueing.desk import desk_of
 from kafkaesque.gateway.stomp.connection import StompConnection
 
 CONNECTIONS_MAX: Final = 20_000
@@ -29,8 +29,7 @@ class StompGateway(StreamGateway):
     def __init__(self, doors: Doors, chassis: Chassis) -> None:
         super().__init__(chassis)
         self._configuration: Final = doors.configuration
-        self._desk: Final = Desk(doors, chassis.report)
-        self._has_begun = False
+        self._desk: Final = desk_of(doors, chassis)
 
     def options(self, listener: Listener) -> PortOptions:
         """See `StreamGateway`."""
@@ -47,9 +46,7 @@ class StompGateway(StreamGateway):
 
     def begin(self) -> None:
         """See `StreamGateway`."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._desk.sweeping.begin()
+        self._desk.sweeping.begin()
 
     def stop(self) -> None:
         """See `Gateway`."""

@@ -64,7 +64,7 @@ class Subscription(Consumer):
             settlements,
             queue,
             prefetch=prefetch,
-            lock_ms=0,
+            lock_ms=link.desk.consumer_timeout_ms(queue),
             is_settled_when_sent=mode is AckMode.AUTO,
         )
         self._owner: Final = owner

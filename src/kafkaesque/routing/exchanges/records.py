@@ -85,6 +85,29 @@ class Unbound(BindingRecord, tag="unbound", frozen=True, kw_only=True):
     """It passes them on no longer."""
 
 
+class PolicyPut(RoutingRecord, tag="policy", frozen=True, kw_only=True):
+    """A policy exists, and is so from here on."""
+
+    name: str
+    #: A regular expression that the names of queues or exchanges have to fit, somewhere.
+    pattern: str
+    #: A word of `policies.APPLY_TO`.
+    apply_to: str = "all"
+    #: Settings, in RabbitMQ's words.
+    definition: dict[str, object]
+    #: Higher ones count first.
+    priority: int = 0
+    #: Whether it limits what other policies and arguments say.
+    is_operator: bool = False
+
+
+class PolicyRemoved(RoutingRecord, tag="policy-removed", frozen=True, kw_only=True):
+    """A policy is gone."""
+
+    name: str
+    is_operator: bool = False
+
+
 AnyRoutingRecord = (
     VhostAdded
     | VhostRemoved
@@ -94,4 +117,6 @@ AnyRoutingRecord = (
     | ExchangeDeleted
     | Bound
     | Unbound
+    | PolicyPut
+    | PolicyRemoved
 )

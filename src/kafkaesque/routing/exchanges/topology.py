@@ -22,6 +22,8 @@ from kafkaesque.routing.exchanges.records import (
     Destination,
     ExchangeDeclared,
     ExchangeDeleted,
+    PolicyPut,
+    PolicyRemoved,
     QueueAdded,
     QueueRemoved,
     Unbound,
@@ -29,6 +31,7 @@ from kafkaesque.routing.exchanges.records import (
     VhostRemoved,
 )
 from kafkaesque.routing.exchanges.route_cache import RouteCache
+from kafkaesque.routing.policies import NO_POLICIES, Policies, Target
 from kafkaesque.routing.selectors.selector import Selector
 
 #: The virtual host that every cluster has.
@@ -119,8 +122,8 @@ class Exchange:
         self.as_destination = Destination(definition.name, True)
         self.kind = Kind(definition.type)
         self.matcher = new_matcher(self.kind, definition.arguments, dice, is_local)
-        alternate = definition.arguments.get(ALTERNATE)
-        self.alternate = alternate if isinstance(alternate, str) else None
+        #: By its own arguments, or by a policy.
+        self.alternate: str | None = None
         #: Each with its row.
         self.bindings: dict[Binding, int] = {}
         #: Of the rows that have one.
@@ -167,7 +170,7 @@ class Exchange:
 class Vhost:
     """One virtual host."""
 
-    __slots__ = ("_to", "binding_count", "exchanges", "name", "queues", "routes")
+    __slots__ = ("_to", "binding_count", "exchanges", "name", "policies", "queues", "routes")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -177,6 +180,22 @@ class Vhost:
         self._to: dict[Destination, Binding | dict[Binding, None]] = {}
         self.binding_count = 0
         self.routes = RouteCache()
+        self.policies = NO_POLICIES
+
+    def set_policies(self, policies: Policies) -> None:
+        """Let other policies count."""
+        self.policies = policies
+        for exchange in self.exchanges.values():
+            self.set_alternate(exchange)
+
+    def set_alternate(self, exchange: Exchange) -> None:
+        """Find out where an exchange passes on what matches none of its bindings."""
+        definition = exchange.definition
+        alternate = definition.arguments.get(ALTERNATE)
+        if alternate is None and self.policies:
+            policy = self.policies.find(Target.EXCHANGE, definition.name).policy
+            alternate = None if policy is None else policy.definition.get(ALTERNATE)
+        exchange.alternate = alternate if isinstance(alternate, str) else None
 
     def exchange(self, name: str) -> Exchange:
         """Return an exchange.
@@ -353,6 +372,10 @@ class Topology:
                 vhost.bind(binding_of(record))
             case Unbound():
                 vhost.unbind(binding_of(record))
+            case PolicyPut():
+                vhost.set_policies(vhost.policies.with_policy(record))
+            case PolicyRemoved(name=name, is_operator=is_operator):
+                vhost.set_policies(vhost.policies.without(name, is_operator=is_operator))
 
     def remove_topic(self, name: str) -> None:
         """Remove the bindings that lead to a topic, which is gone."""
@@ -373,6 +396,7 @@ class Topology:
                 yield QueueAdded(vhost=name, name=queue)
             for binding in vhost.bindings():
                 yield bound(name, binding)
+            yield from vhost.policies
 
     def _add_vhost(self, name: str) -> None:
         if name in self.vhosts:
@@ -384,9 +408,10 @@ class Topology:
     def _declare(self, vhost: Vhost, record: ExchangeDeclared) -> None:
         if record.name in vhost.exchanges:
             return
-        vhost.exchanges[record.name] = Exchange(
+        exchange = vhost.exchanges[record.name] = Exchange(
             record, self._dice, lambda queue: self._is_local(vhost.name, queue)
         )
+        vhost.set_alternate(exchange)
 
 
 def bound(vhost: str, binding: Binding) -> Bound:

@@ -1,0 +1,140 @@
+"""Arguments of queues, as RabbitMQ names and checks them, and the options that they stand for.
+
+A client of AMQP declares a queue with them; a policy says the same without `x-`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD, YEAR_MS
+from kafkaesque.model.errors import InvalidConfig
+from kafkaesque.queues.policy import PRIORITIES_MAX
+
+PREFIX: Final = "x-"
+QUEUE_TYPE: Final = "x-queue-type"
+QUEUE_TYPES: Final = ("classic", "quorum")
+GROUP_SIZE: Final = "x-quorum-initial-group-size"
+DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
+OVERFLOW: Final = "x-overflow"
+DROP_HEAD: Final = "drop-head"
+REJECT: Final = "reject-publish"
+REJECT_AND_DEAD_LETTER: Final = "reject-publish-dlx"
+OVERFLOWS: Final = (DROP_HEAD, REJECT, REJECT_AND_DEAD_LETTER)
+_COUNT_MAX: Final = 2**32 - 1
+#: Characters of a value in a refusal.
+_SHOWN_MAX: Final = 100
+
+Options = dict[str, str]
+_Reader = Callable[[str, object], Options]
+
+
+def _number(
+    option: str, most: int, *, shift: int = 0, least: int = 0, zero: int | None = None
+) -> _Reader:
+    """Return what reads a whole number; 0 becomes `zero` where options take 0 for none."""
+
+    def read(name: str, value: object) -> Options:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _bad(name, f"a whole number is expected, not {_shown(value)}")
+        if not least <= value <= most:
+            raise _bad(name, f"{value} is not from {least} to {most}")
+        if value == 0 and zero is not None:
+            value = zero
+        return {option: str(value + shift)} if option and value + shift > 0 else {}
+
+    return read
+
+
+def _text(*choices: str) -> _Reader:
+    def read(name: str, value: object) -> Options:
+        if not isinstance(value, str) or (choices and value not in choices):
+            wanted = f"one of {', '.join(choices)}" if choices else "a text"
+            raise _bad(name, f"{wanted} is expected, not {_shown(value)}")
+        return {}
+
+    return read
+
+
+def _single_active(name: str, value: object) -> Options:
+    if not isinstance(value, bool):
+        raise _bad(name, f"true or false is expected, not {_shown(value)}")
+    return {"sharing": "single-active"} if value else {}
+
+
+def _bad(name: str, why: str) -> InvalidConfig:
+    return InvalidConfig(f"invalid arg '{name}': {why}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+#: Argument -> what checks it and returns the options that it stands for alone.
+_ARGUMENTS: Final[Mapping[str, _Reader]] = {
+    "x-message-ttl": _number("message.ttl.ms", 10 * YEAR_MS, zero=1),
+    "x-expires": _number("expires.ms", 10 * YEAR_MS, least=1),
+    # A queue that holds nothing would be no queue: options take 0 for no limit.
+    "x-max-length": _number("max.length", _COUNT_MAX, least=1),
+    "x-max-length-bytes": _number("max.length.bytes", 2**53, least=1),
+    OVERFLOW: _text(*OVERFLOWS),
+    DEAD_LETTER_EXCHANGE: _text(),
+    DEAD_LETTER_KEY: _text(),
+    "x-dead-letter-strategy": _text("at-most-once", "at-least-once"),
+    "x-max-priority": _number("max.priority", PRIORITIES_MAX - 1),
+    "x-single-active-consumer": _single_active,
+    QUEUE_TYPE: _text(*QUEUE_TYPES),
+    # So many attempts may fail and the message comes again; -1: any number.
+    "x-delivery-limit": _number("delivery.limit", 2**31 - 2, shift=1, least=-1),
+    "x-consumer-timeout": _number("consumer.timeout.ms", YEAR_MS),
+    "x-consumer-disconnected-timeout": _number("", YEAR_MS),
+    "x-delayed-retry-type": _text(),
+    "x-delayed-retry-min": _number("delayed.retry.min.ms", YEAR_MS),
+    "x-delayed-retry-max": _number("delayed.retry.max.ms", YEAR_MS),
+    "x-queue-leader-locator": _text(),
+    GROUP_SIZE: _number("", 2**15 - 1, least=1),
+    "x-quorum-target-group-size": _number("", 2**15 - 1, least=1),
+    "x-queue-mode": _text("default", "lazy"),
+}
+
+
+def read_arguments(
+    arguments: Mapping[str, object], has_queue: Callable[[str], bool] = lambda _: False
+) -> Options:
+    """Return the options that arguments stand for; those that are not known say nothing.
+
+    `has_queue` tells whether there is a queue of a name.
+
+    Raises:
+        InvalidConfig: an argument is not what it has to be.
+    """
+    options: Options = {}
+    for name, value in arguments.items():
+        read = _ARGUMENTS.get(name)
+        if read is not None:
+            options.update(read(name, value))
+    options.update(_dead_letters(arguments, has_queue))
+    return options
+
+
+def _dead_letters(arguments: Mapping[str, object], has_queue: Callable[[str], bool]) -> Options:
+    options: Options = {}
+    exchange, key = arguments.get(DEAD_LETTER_EXCHANGE), arguments.get(DEAD_LETTER_KEY)
+    if key is not None and exchange is None:
+        raise _bad(DEAD_LETTER_KEY, f"there is no '{DEAD_LETTER_EXCHANGE}'")
+    if key == "":
+        # Options take it for none.
+        raise _bad(DEAD_LETTER_KEY, "it is empty")
+    if exchange == "" and isinstance(key, str) and has_queue(key):
+        # Nothing else can come of it, and the right to write to the queue is enough.
+        options["dead.letter.queue"] = key
+    elif exchange is not None:
+        options["dead.letter.exchange"] = str(exchange) or DEFAULT_EXCHANGE_WORD
+        options.update({} if key is None else {"dead.letter.routing.key": str(key)})
+    overflow = arguments.get(OVERFLOW, DROP_HEAD)
+    if overflow != DROP_HEAD:
+        options["overflow"] = REJECT
+    elif exchange is not None:
+        options["overflow"] = "dead-letter"
+    return options

@@ -1,0 +1,59 @@
+"""Requests to RabbitMQ's API, which the admin ports of a cluster answer."""
+
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from kafkaesque.cli.admin_pages import Reply, ask_first
+from kafkaesque.cli.alive_brokers import read_alive
+from kafkaesque.cli.exit_codes import FAILED, WRONG_USAGE
+from kafkaesque.cli.failure import CommandFailed
+
+ROOT: Final = "/rabbitmq/api"
+_BAD_REQUEST: Final = 400
+_FORBIDDEN: Final = (401, 403)
+
+T = TypeVar("T")
+
+
+class _Refusal(msgspec.Struct):
+    reason: str = "the broker refuses"
+
+
+def path_of(*parts: str) -> str:
+    """Return a path of the API, whose parts may have any characters."""
+    return "".join(f"/{quote(each, safe='')}" for each in parts)
+
+
+def read(bootstrap: str, path: str, kind: type[T]) -> T:
+    """Return what is at a path.
+
+    Raises:
+        CommandFailed: no admin port answers, or it refuses.
+    """
+    return msgspec.json.decode(_ask(bootstrap, "GET", path, None).content, type=kind)
+
+
+def change(bootstrap: str, method: str, path: str, body: object = None) -> bytes:
+    """Change something; return what is said of it.
+
+    Raises:
+        CommandFailed: no admin port answers, or it refuses.
+    """
+    data = None if body is None else msgspec.json.encode(body)
+    return _ask(bootstrap, method, path, data).content
+
+
+def _ask(bootstrap: str, method: str, path: str, body: bytes | None) -> Reply:
+    brokers = [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+    reply = ask_first(brokers, method, ROOT + path, body)
+    if reply.is_well:
+        return reply
+    try:
+        reason = msgspec.json.decode(reply.content, type=_Refusal).reason
+    except msgspec.MsgspecError:
+        reason = f"the broker answers {reply.status}"
+    hint = "as an administrator: kafkaesque rule list" if reply.status in _FORBIDDEN else ""
+    exit_code = WRONG_USAGE if reply.status == _BAD_REQUEST else FAILED
+    raise CommandFailed(reason, hint=hint, exit_code=exit_code)

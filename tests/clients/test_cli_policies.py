@@ -1,0 +1,100 @@
+"""`kafkaesque policy`, what docs/exchanges.md shows of it, and policies by RabbitMQ's API."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.amqp_cluster import new_name
+from tests.clients.rabbitmq_cluster import RabbitMqCluster
+from tests.clients.test_cli import KAFKAESQUE, Cli, Done
+from tests.waiting import DEADLINE_S, eventually
+
+PAGE = Path(__file__).parents[2] / "docs" / "exchanges.md"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqCluster]:
+    with RabbitMqCluster(1, tmp_path_factory.mktemp("policies")) as found:
+        yield found
+
+
+@pytest.fixture
+def cli(cluster: RabbitMqCluster) -> Cli:
+    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
+
+    def run(*words: str, code: int = 0) -> Done:
+        done = subprocess.run(
+            [*KAFKAESQUE, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return Done(done)
+
+    return run
+
+
+def test_the_page_shows_what_commands_print(cli: Cli) -> None:
+    (block,) = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for part in re.split(r"^\$ kafkaesque ", block, flags=re.M)[1:]:
+        command, _, output = part.partition("\n")
+        assert cli(*shlex.split(command)).output == output, command
+    cli("policy", "delete", "limit", "--operator", "--yes")
+
+
+def test_a_policy_holds_for_a_queue_and_is_shown(cluster: RabbitMqCluster, cli: Cli) -> None:
+    queue, policy = new_name("short"), new_name("policy")
+    cli("queue", "create", queue)
+    words = ("-p", f"^{queue}", "-s", "max-length=2", "--priority", "5", "--apply-to", "queues")
+    made = cli("policy", "create", policy, *words, "--json").document
+    assert made["definition"] == {"max-length": 2}
+    found = cluster.ask("GET", f"/queues/%2F/{queue}").json()
+    assert (found["policy"], found["effective_policy_definition"]) == (policy, {"max-length": 2})
+    body = {"pattern": f"^{queue}", "definition": {"max-length": 1}, "apply-to": "queues"}
+    path = f"/operator-policies/%2F/{policy}"
+    assert cluster.ask("PUT", path, body).status_code == 201
+    assert cluster.ask("PUT", path, body).status_code == 204
+    assert cluster.ask("GET", path).json()["definition"] == {"max-length": 1}
+    found = cluster.ask("GET", f"/queues/%2F/{queue}").json()
+    assert found["operator_policy"] == policy
+    assert found["effective_policy_definition"] == {"max-length": 1}
+
+    def is_short() -> bool:
+        cli("queue", "put", queue, "a", "b", "c")
+        return bool(cluster.ask("GET", f"/queues/%2F/{queue}").json()["messages"] == 1)
+
+    eventually(is_short, "the queue has one message")
+    listed = cli("policy", "list", "--json").document
+    assert [(each["name"], each["is_operator"]) for each in listed] == [
+        (policy, False),
+        (policy, True),
+    ]
+    cli("policy", "delete", policy, "--yes")
+    assert cluster.ask("DELETE", path).status_code == 204
+    assert cluster.ask("GET", f"/queues/%2F/{queue}").json()["policy"] is None
+    assert cluster.ask("GET", "/policies").json() == []
+
+
+def test_mistakes_are_told(cluster: RabbitMqCluster, cli: Cli) -> None:
+    assert (
+        "no setting 'max-lenght'"
+        in cli("policy", "create", "p", "-p", ".", "-s", "max-lenght=2", code=2).errors
+    )
+    assert "no pattern" in cli("policy", "create", "p", "-p", "(", "-s", "expires=9", code=2).errors
+    assert "there is no policy" in cli("policy", "delete", "p", "--yes", code=1).errors
+    assert "virtual host" in cli("policy", "list", "--vhost", "nowhere", code=1).errors
+    body = {"pattern": ".", "definition": {"max-length": "many"}}
+    told = cluster.ask("PUT", "/policies/%2F/p", body)
+    assert told.status_code == 400
+    assert "max-length" in told.json()["reason"]
+    assert cluster.ask("GET", "/policies/%2F/p").status_code == 404
