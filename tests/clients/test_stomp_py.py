@@ -35,10 +35,8 @@ def test_messages_go_through_a_queue(cluster: StompCluster, version: str) -> Non
         for number in range(20):
             frame = receiver.message()
             assert (frame.body, frame.headers["n"]) == (f"né {number}", str(number))
-        if version == "1.2":
-            receiver.connection.ack(frame.headers["ack"])
-        else:
-            receiver.connection.ack(frame.headers["message-id"], "s")
+        message_id = frame.headers["ack" if version == "1.2" else "message-id"]
+        receiver.connection.ack(message_id, *(["s"] if version == "1.1" else []))
     with cluster.connected(3) as amqp:
         assert amqp.channel().queue_declare(name, passive=True).method.message_count == 0
 
