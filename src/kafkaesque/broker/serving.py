@@ -15,6 +15,7 @@ from kafkaesque.broker.requests.commands import (
     AdvanceStart,
     AskControllers,
     AskPart,
+    AwaitMetadata,
     ControllerCommand,
     Done,
     ForwardAppend,
@@ -26,6 +27,7 @@ from kafkaesque.broker.requests.desk import OnServed, RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.upkeep.log_starts import LogStarts
+from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.model.ids import GroupId, NodeId
 
 #: So long another broker's deletion of records waits until they are committed here.
@@ -52,6 +54,14 @@ def register_servers(
         driver.transfer_leadership(GroupId(request.group), NodeId(request.to_node))
         on_done(Done())
 
+    def await_metadata(_: NodeId, request: AwaitMetadata, on_done: OnServed) -> None:
+        def on_applied(is_applied: bool) -> None:
+            late = RequestTimedOut("the metadata were not applied in time")
+            on_done(Done() if is_applied else late)
+
+        metadata.when_applied(request.offset, request.timeout_ms, on_applied)
+
+    desk.register(AwaitMetadata, await_metadata)
     for command in get_args(ControllerCommand):
         desk.register(command, controller.serve)
     desk.register(AskControllers, lambda _, __, done: done(voters.view(metadata.state)))

@@ -65,8 +65,10 @@ class LiveMessage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
-        return len(self.key) + len(self.body) + headers
+        size = len(self.key) + len(self.body)
+        for name, value in self.headers:
+            size += len(name) + len(value or b"")
+        return size
 
 
 def record_headers(message: LiveMessage) -> Headers:

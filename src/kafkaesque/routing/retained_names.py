@@ -48,52 +48,47 @@ class Page(NamedTuple, Generic[ValueT]):
 class _SortedTexts:
     """Texts in order, each once."""
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_blocks", "_lasts")
 
     def __init__(self) -> None:
         #: None of them is empty.
         self._blocks: list[list[str]] = []
+        #: The last text of each.
+        self._lasts: list[str] = []
 
     def add(self, text: str) -> None:
         """Add a text that is not there."""
-        blocks = self._blocks
+        blocks, lasts = self._blocks, self._lasts
         if not blocks:
             blocks.append([text])
+            lasts.append(text)
             return
-        number = min(self._block(text), len(blocks) - 1)
+        number = min(bisect_left(lasts, text), len(blocks) - 1)
         block = blocks[number]
         insort(block, text)
+        lasts[number] = block[-1]
         if len(block) > BLOCK_MAX:
             half = len(block) // 2
             blocks[number : number + 1] = [block[:half], block[half:]]
+            lasts.insert(number, block[half - 1])
 
     def remove(self, text: str) -> None:
         """Remove a text that is there."""
-        number = self._block(text)
+        number = bisect_left(self._lasts, text)
         block = self._blocks[number]
         del block[bisect_left(block, text)]
-        if not block:
-            del self._blocks[number]
+        if block:
+            self._lasts[number] = block[-1]
+        else:
+            del self._blocks[number], self._lasts[number]
 
     def first_from(self, text: str) -> str | None:
         """Return the first text that is not before this one."""
-        number = self._block(text)
-        if number == len(self._blocks):
+        number = bisect_left(self._lasts, text)
+        if number == len(self._lasts):
             return None
         block = self._blocks[number]
         return block[bisect_left(block, text)]
-
-    def _block(self, text: str) -> int:
-        """Return the number of the first block whose last text is not before this one."""
-        blocks = self._blocks
-        low, high = 0, len(blocks)
-        while low < high:
-            middle = (low + high) // 2
-            if blocks[middle][-1] < text:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 class RetainedNames(Generic[ValueT]):

@@ -69,6 +69,20 @@ class MetadataBarrier:
             self._is_asking = True
             self._clock.call_soon(self._ask)
 
+    def wait_for(self, offset: int, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        """Call with True once all before an offset is applied, maybe at once.
+
+        With False if that was not so in time.
+        """
+        wait = _Wait(on_done)
+        if self._applied_offset() >= offset:
+            wait.end(True)
+        elif len(self._unasked) + len(self._asked) + len(self._told) >= WAITS_MAX:
+            wait.end(False)
+        else:
+            wait.timer = self._clock.call_later(timeout_ms, lambda: self._on_time_up(wait))
+            self._told.append((offset, wait))
+
     def on_applied(self) -> None:
         """Metadata have been applied: see who need wait no longer."""
         if not self._told:

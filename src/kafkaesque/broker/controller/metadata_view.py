@@ -49,3 +49,10 @@ class MetadataView:
         With False if that could not be found out in time.
         """
         self._barrier.wait(timeout_ms, on_done)
+
+    def when_applied(self, offset: int, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        """Call with True once all before an offset is in `state`, maybe at once.
+
+        With False if that was not so in time.
+        """
+        self._barrier.wait_for(offset, timeout_ms, on_done)

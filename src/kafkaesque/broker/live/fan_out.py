@@ -69,6 +69,18 @@ class FanOut:
         """Have copies given out; False: there is no room, and nobody gets one."""
         if not copies:
             return True
+        if not self._jobs and not self._is_serving and len(copies) <= self._budget:
+            # Most messages go to few.
+            self._is_serving = True
+            try:
+                self._give(message, iter(copies))
+            finally:
+                self._is_serving = False
+            if self._jobs:
+                # Receivers have published meanwhile.
+                self._serve()
+            self._see_to_next_turn()
+            return True
         size = message.size
         is_full = (
             self._waiting + len(copies) > WAITING_COPIES_MAX
@@ -100,18 +112,28 @@ class FanOut:
         self._is_serving = True
         while self._jobs and self._budget > 0:
             job = self._jobs[0]
-            message = job.message
-            for receiver, subscriptions in job.copies:
-                job.left -= 1
-                self._waiting -= 1
-                live = [each for each in subscriptions if not each.is_over]
-                if live:
-                    self._budget -= 1
-                    self.given += 1
-                    receiver.on_message(message, live)
-                if self._budget <= 0:
-                    break
+            passed = self._give(job.message, job.copies)
+            job.left -= passed
+            self._waiting -= passed
             if not job.left:
                 self._jobs.popleft()
                 self._bytes -= job.size
         self._is_serving = False
+
+    def _give(self, message: LiveMessage, copies: Iterator[Copy]) -> int:
+        """Give a message to its next receivers; return how many copies less are left."""
+        room, given, passed = self._budget, 0, 0
+        for receiver, subscriptions in copies:
+            passed += 1
+            if len(subscriptions) == 1:
+                live = () if subscriptions[0].is_over else subscriptions
+            else:
+                live = [each for each in subscriptions if not each.is_over]
+            if live:
+                given += 1
+                receiver.on_message(message, live)
+                if given >= room:
+                    break
+        self._budget -= given
+        self.given += given
+        return passed

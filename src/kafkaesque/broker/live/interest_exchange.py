@@ -86,7 +86,6 @@ class InterestExchange:
         "_lease_ms",
         "_narrowed_ms",
         "_peers",
-        "_timeout_ms",
         "_told",
         "_waiting",
         "_waiting_number",
@@ -100,7 +99,6 @@ class InterestExchange:
         self._clock: Final = clock
         self._peers: Final = peers
         self._caller: Final = caller
-        self._timeout_ms: Final = timings.peer_timeout_ms
         self._lease_ms: Final = timings.peer_timeout_ms // 2
         self.own: Final = OwnInterest()
         self.theirs: Final = PeerInterest()
@@ -143,15 +141,8 @@ class InterestExchange:
 
     def _counted(self) -> list[NodeId]:
         """Return the brokers that have to confirm."""
-        return [node for node in self._peers.peers() if self._counts(node)]
-
-    def _counts(self, node: NodeId) -> bool:
         peers = self._peers
-        if node in self._deaf:
-            return False
-        if peers.is_alive(node):
-            return True
-        return peers.was_alive(node, self._timeout_ms) and not peers.is_refused(node)
+        return [each for each in peers.peers() if each not in self._deaf and peers.may_live(each)]
 
     def _check(self) -> None:
         """Tell those whose subscriptions are confirmed now."""

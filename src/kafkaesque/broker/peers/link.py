@@ -331,6 +331,15 @@ class PeerNetwork:
             return self.is_alive(node)
         return self.env.clock.now_ms() - peer.lost_ms <= within_ms
 
+    def may_live(self, node: NodeId) -> bool:
+        """Tell whether a peer is alive, or was lost so lately that it may not know that it was.
+
+        Not if its machine says that it does not run.
+        """
+        if self.is_alive(node):
+            return True
+        return self.was_alive(node, self._timings.peer_timeout_ms) and not self.is_refused(node)
+
     def has_heard_us(self, node: NodeId, since_ms: int) -> bool:
         """Tell whether a peer is known to have heard something that we sent since then."""
         peer = self._peers.get(node)

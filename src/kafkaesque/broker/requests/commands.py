@@ -398,12 +398,25 @@ ControllerCommand = (
     | TakeUpMove
     | FinishMove
 )
+
+
+class AwaitMetadata(PeerRequest, frozen=True, tag="await-metadata", kw_only=True):
+    """Wait until the other broker has applied the metadata's log up to an offset. Answer: `Done`.
+
+    Refused with `RequestTimedOut` if it has not within the time.
+    """
+
+    offset: int
+    timeout_ms: int
+
+
 GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
 AnyPeerRequest = (
     ControllerCommand
     | TransferLeadership
     | AskControllers
     | AskPart
+    | AwaitMetadata
     | AdvanceStart
     | ForwardProduce
     | ForwardAppend
