@@ -16,6 +16,7 @@ _CLIENTS = (
     "@aws-sdk/client-sqs",
     "amqplib",
     "@nats-io/transport-node",
+    "mqtt",
     "@stomp/stompjs",
     "ws",
 )
