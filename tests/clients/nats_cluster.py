@@ -44,3 +44,12 @@ class NatsCluster(KafkaesqueCluster):
             yield connection
         finally:
             await connection.close()
+
+
+async def subscribed(client: Client) -> None:
+    """Wait until all brokers know what a client has subscribed to.
+
+    nats-py's PING overtakes what is in its buffer: of two the second comes behind the SUB.
+    """
+    await client.flush()
+    await client.flush()

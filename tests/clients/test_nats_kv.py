@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import nats.js.errors
 import pytest
@@ -44,15 +44,18 @@ def test_a_deliver_group_shares_what_is_pushed(cluster: NatsCluster) -> None:
         name, seen, has_all = new_name("GROUP"), list[tuple[int, bytes]](), asyncio.Event()
         async with cluster.connected(1) as client, cluster.connected(2) as other:
 
-            async def take(number: int, message: Msg) -> None:
-                seen.append((number, message.data))
-                if len(seen) == 30:
-                    has_all.set()
+            def taker(number: int) -> Callable[[Msg], Awaitable[None]]:
+                async def take(message: Msg) -> None:
+                    seen.append((number, message.data))
+                    if len(seen) == 30:
+                        has_all.set()
+
+                return take
 
             contexts = [each.jetstream(timeout=30) for each in (client, other)]
             await contexts[0].add_stream(name=name)
             for number, each in enumerate(contexts):
-                await each.subscribe(name, queue="workers", cb=partial(take, number))
+                await each.subscribe(name, queue="workers", cb=taker(number))
             for number in range(30):
                 await contexts[0].publish(name, b"%d" % number)
             await asyncio.wait_for(has_all.wait(), 60)
@@ -103,13 +106,14 @@ def test_keys_and_values(cluster: NatsCluster) -> None:
             assert await values.purge("b")
             assert (await same.status()).values == 4
             await values.put("a", b"5")
-            watched = await same.watch("a")
-            entry = await watched.updates(timeout=30)
+            # Its types are not told.
+            updates: Any = (await same.watch("a")).updates
+            entry = await updates(timeout=30)
             assert entry is not None
             assert entry.value == b"5"
-            assert await watched.updates(timeout=30) is None
+            assert await updates(timeout=30) is None
             await values.put("a", b"6")
-            changed = await watched.updates(timeout=30)
+            changed = await updates(timeout=30)
             assert changed is not None
             assert (changed.key, changed.value) == ("a", b"6")
 

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "binding": "What of an exchange goes where: create, list, delete.",
     "route": "Names of MQTT, NATS and STOMP to topics: create, test.",
     "vhost": "Virtual hosts: create, list, delete.",
+    "definitions": "What RabbitMQ calls definitions: export, import.",
     "policy": "Settings of queues and exchanges by name: create, list.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "context": "Clusters by name: create, list, use, delete.",

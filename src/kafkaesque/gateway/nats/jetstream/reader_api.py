@@ -61,7 +61,7 @@ class ReaderApi:
             "num_redelivered": 0,
             "num_waiting": len(sink) if isinstance(sink, PullSink) else 0,
             "num_pending": reader.pending,
-            "push_bound": not isinstance(sink, PullSink),
+            "push_bound": self.readers.is_wanted(reader.config.deliver_subject or ""),
             "ts": rfc3339(self._office.doors.clock.wall_ms()),
         }
 

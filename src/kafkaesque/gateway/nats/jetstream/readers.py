@@ -57,7 +57,7 @@ class Readers:
                 subject=config.deliver_subject,
                 has_flow_control=bool(config.flow_control),
                 beat_ms=(config.idle_heartbeat or 0) // NS_PER_MS,
-                is_wanted=self._is_wanted,
+                is_wanted=self.is_wanted,
                 go_on=reader.go_on,
             )
         else:
@@ -65,7 +65,8 @@ class Readers:
         self._by_name[key] = reader
         return reader
 
-    def _is_wanted(self, subject: str) -> bool:
+    def is_wanted(self, subject: str) -> bool:
+        """Tell whether anybody is subscribed to a subject."""
         key = key_of(subject)
         return key is not None and self._office.doors.live.wants(key)
 
