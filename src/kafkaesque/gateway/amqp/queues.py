@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -19,19 +18,18 @@ from kafkaesque.chassis.amqp.arguments import (
     read_declaration,
 )
 from kafkaesque.gateway.amqp.consuming import check_owner
-from kafkaesque.gateway.amqp.desk import TIMEOUT_MS
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.exchanges import Exchanges
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.sweeping import is_orphan
-from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
+from kafkaesque.gateway.queueing.desk import TIMEOUT_MS
+from kafkaesque.gateway.queueing.own_queues import generated_name
+from kafkaesque.gateway.queueing.sweeping import is_orphan
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 
 RESERVED: Final = "amq."
-GENERATED: Final = "amq.gen-"
 COUNT_TIMEOUT_MS: Final = 10_000
-_NAME_BYTES: Final = 16
 
 
 class Queues:
@@ -73,8 +71,7 @@ class Queues:
         channel = self._channel
         name = method.queue
         if not name:
-            raw = channel.connection.desk.doors.dice.unique_bytes(_NAME_BYTES)
-            name = GENERATED + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+            name = generated_name(channel.connection.desk.doors.dice)
         found = self._name(name)
         go_on = partial(self._declare_found, method, found)
         desk = channel.connection.desk
@@ -134,17 +131,13 @@ class Queues:
             replication_factor=said.number(GROUP_SIZE) or -1,
         )
 
-        def on_made(refusal: RequestRefused | None) -> None:
-            if refusal is not None and not isinstance(refusal, QueueExists):
-                channel.go_on_with(partial(_raise, error_of(refusal, method)))
-                return
-            # The client will use it at once, and somebody else may have made it at the same time.
-            desk.when(lambda: desk.look(name) is not None, lambda: channel.go_on_with(on_seen))
+        def on_made(outcome: QueueState | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                channel.go_on_with(partial(_raise, error_of(outcome, method)))
+            else:
+                channel.go_on_with(lambda: on_seen(outcome))
 
-        def on_seen() -> None:
-            queue = desk.look(name)
-            if queue is None:
-                raise no_queue(name.name, name.vhost, method)
+        def on_seen(queue: QueueState) -> None:
             if said.is_exclusive and channel.connection.connection is None:
                 # It has gone while the queue was made.
                 desk.delete_queue(queue)
@@ -156,7 +149,7 @@ class Queues:
         if said.is_exclusive:
             channel.connection.exclusive.add(name)
         signed = command if rights is None else rights.sign(command)
-        self._ask(lambda: desk.submit(signed, on_made))
+        self._ask(lambda: desk.make_queue(signed, on_made))
 
     def _answer(self, method: m.QueueDeclare, queue: QueueState) -> None:
         self._channel.connection.desk.sweeping.note_use(queue)
