@@ -167,8 +167,12 @@ def ground() -> Ground:
 def test_sessions_at_a_broker(
     server_port: int, ground: Ground, options: dict[str, bool], sent: list[bytes], answers: bool
 ) -> None:
-    """One whose clients are told of requests that meet nobody, too."""
-    told = {**options, "no_responders": answers and options["headers"]}
+    """One whose clients are told of requests that meet nobody, too.
+
+    Not those without echo: ours are not told of requests that only they would have answered (ADR
+    43).
+    """
+    told = {**options, "no_responders": answers and options["headers"] and options["echo"]}
     raw = connect(**told) + b"".join(sent) + END
     client = ground.raw()
     client.write(raw)
