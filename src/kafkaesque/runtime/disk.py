@@ -19,7 +19,8 @@ from kafkaesque.runtime.workers import Mailbox, WorkerPool
 #: A sync of so few files is somebody's latency (the write-ahead log's) and has threads of its own.
 URGENT_SYNC_FILES_MAX: Final = 2
 URGENT_SYNC_THREADS_MAX: Final = 3
-SYNC_THREADS_MAX: Final = 2
+#: As many as a broker that stops has syncs at once; they start when they are first needed.
+SYNC_THREADS_MAX: Final = 8
 READ_THREADS_MAX: Final = 4
 WORK_THREADS_MAX: Final = 2
 
@@ -124,7 +125,7 @@ class RealDisk(RealDirectory):
         def done(_: object, error: Exception | None) -> None:
             on_done(error if error is None else _as_disk_failed(error, "sync"))
 
-        urgent = len(files) <= URGENT_SYNC_FILES_MAX
+        urgent = len(files) + len(directories) <= URGENT_SYNC_FILES_MAX
         pool = self._urgent_syncers if urgent else self._syncers
         pool.submit(lambda: self.sync_blocking(files, directories), done)
 

@@ -8,8 +8,8 @@ before the boundary reused. A crash anywhere in between leaves the old checkpoin
 followed it.
 """
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Final, cast
 
 from kafkaesque.env.disk import File
 from kafkaesque.model.errors import DiskFailed
@@ -23,6 +23,11 @@ from kafkaesque.storage.checkpoint import (
 from kafkaesque.storage.log_snapshot import FrozenLog, thaw, write_snapshot
 from kafkaesque.storage.segment import Segment
 from kafkaesque.storage.workbench import SharedLog, Workbench
+
+#: Syncs that are under way at once for the last checkpoint; every other one has the disk beside
+#: producers, and one sync at a time.
+CLOSING_SYNCS_MAX: Final = 8
+_NO_FAILURE: DiskFailed | None = None
 
 
 class Checkpointer:
@@ -122,7 +127,36 @@ class Checkpointer:
                 self._sync_segments()
 
         self._bench.statistics.background_syncs += 1
-        self._bench.disk.sync(files, done)
+        self._sync_parts(files, (), done)
+
+    def _sync_parts(
+        self,
+        files: Sequence[File],
+        directories: Sequence[str],
+        on_done: Callable[[DiskFailed | None], None],
+    ) -> None:
+        """Sync some; in several parts at once where nobody else waits for the disk any more.
+
+        A file system writes down together what is synced at the same time, so that a broker with
+        hundreds of logs stops many times as fast.
+        """
+        count = len(files) + len(directories)
+        size = max(1, -(-count // CLOSING_SYNCS_MAX)) if self._is_clean else max(1, count)
+        parts: list[tuple[Sequence[File], Sequence[str]]] = [
+            (files[at : at + size], ()) for at in range(0, len(files), size)
+        ]
+        parts += [((), directories[at : at + size]) for at in range(0, len(directories), size)]
+        parts = parts or [((), ())]
+        left, failed = len(parts), _NO_FAILURE
+
+        def done(error: DiskFailed | None) -> None:
+            nonlocal left, failed
+            left, failed = left - 1, failed or error
+            if not left:
+                on_done(failed)
+
+        for some_files, some_names in parts:
+            self._bench.disk.sync(some_files, done, some_names)
 
     def _sync_directories(self) -> None:
         names_max = self._bench.config.sync_files_max
@@ -139,7 +173,7 @@ class Checkpointer:
                 self._sync_directories()
 
         if names:
-            self._bench.disk.sync([], done, names)
+            self._sync_parts((), names, done)
         elif self._directories:
             self._sync_directories()
         else:

@@ -11,7 +11,7 @@ from kafkaesque.broker.config import PeerTimings
 from kafkaesque.broker.peers import link as peer_link
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX, GREETING_MS_MAX, STRANGERS_MAX
 from kafkaesque.broker.peers.greeting import Greeter
-from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked
 from kafkaesque.broker.peers.messages import (
     PROTOCOL_VERSION,
     Heartbeat,
@@ -20,6 +20,7 @@ from kafkaesque.broker.peers.messages import (
     SectionKind,
     write_section,
 )
+from kafkaesque.broker.requests.commands import AskMetadataEnd
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address, Framing, ListenOptions
 from kafkaesque.env.report_limit import LINES_MAX, WINDOW_MS
@@ -320,3 +321,15 @@ def test_answers_to_heartbeats_of_an_earlier_process_answer_to_nothing(port: Por
         stranger.link.write([heartbeat(echoed)])
     port.run_for(50)
     assert answered == [0, 0, newest, 0, 0]
+
+
+def test_a_peer_that_could_not_answer_yet_is_not_asked(port: Port) -> None:
+    """It answers on the connection that it has dialled, and dials after it was greeted."""
+    outcomes: list[object] = []
+    port.one.add_peer(NodeId(2), Address("b2", PORT))
+    port.world.loop.run_until(lambda: port.one.is_linked(NodeId(2)), 10_000)
+    assert not port.one.is_alive(NodeId(2)), "nothing has come from it"
+    assert port.one.ask(NodeId(2), AskMetadataEnd(), outcomes.append) is None
+    port.run_until_met()
+    (outcome,) = outcomes
+    assert isinstance(outcome, PeerNotAsked), "so that it may be asked again without harm"

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaesque.model.errors import ConfigError, DiskFailed, InvariantBroken
 from kafkaesque.model.ids import NodeId, Term, TopicId
-from kafkaesque.storage.checkpointer import Checkpointer
+from kafkaesque.storage.checkpointer import CLOSING_SYNCS_MAX, Checkpointer
 from kafkaesque.storage.config import StorageConfig
 from kafkaesque.storage.directory import META
 from kafkaesque.storage.errors import StorageCorrupt, WrongDirectory
@@ -22,6 +22,9 @@ from tests.unit.storage.helpers import (
     read_ranges,
 )
 
+MANY_FILES = dataclasses.replace(
+    SMALL, wal_bytes=1 << 20, segment_bytes_max=1 << 20, sync_files_max=64, open_files_max=512
+)
 BIG = dataclasses.replace(SMALL, wal_bytes=1 << 20, segment_bytes_max=1 << 20)
 
 
@@ -386,6 +389,46 @@ def test_a_failing_background_sync_fences() -> None:
     world.disk.fail_syncs = True
     world.disk.settle()
     fenced(world)
+
+
+def _most_syncs_at_once(world: World) -> int:
+    most = 0
+    while world.disk.pending or world.clock.soon:
+        most = max(most, len(world.disk.pending))
+        world.disk.complete(1)
+        world.clock.turn()
+    return most
+
+
+def test_a_store_that_closes_syncs_many_logs_at_once() -> None:
+    """One after the other would take as long as the disk needs for one, times their number."""
+    world = World(MANY_FILES)
+    for group in range(1, 61):
+        add(world.log(group), 1)
+    world.commit()
+    world.store.close(lambda: None)
+    assert _most_syncs_at_once(world) == CLOSING_SYNCS_MAX
+    world.disk = world.disk.power_cut(world.rng)
+    world.open()
+    assert all(len(read_all(world.log(group))) > 0 for group in range(1, 61))
+
+
+def test_a_sync_that_fails_while_a_store_closes_is_no_clean_end() -> None:
+    world = World(MANY_FILES)
+    for group in range(1, 61):
+        add(world.log(group), 1)
+    world.commit()
+    closed: list[int] = []
+    world.store.close(lambda: closed.append(1))
+    for _ in range(100):
+        if len(world.disk.pending) == CLOSING_SYNCS_MAX:
+            break
+        world.disk.complete(1)
+        world.clock.turn()
+    world.disk.fail_syncs = True
+    world.disk.settle()
+    assert len(world.failures) == 1
+    assert not world.store._checkpointer.was_clean
 
 
 def test_nothing_is_changed_once_the_last_checkpoint_is_noted() -> None:

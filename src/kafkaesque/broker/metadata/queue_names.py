@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from kafkaesque.access.rules import VHOST_MARK
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.model.ids import TopicId
@@ -12,8 +13,6 @@ NAME_BYTES_MAX = 255
 #: Virtual hosts that begin so are the brokers' own: a share group's has the group behind it.
 OWN_VHOST_MARK = "__"
 SHARE_VHOST_MARK = "__share/"
-#: Names in rules begin so where the virtual host is not the default one.
-VHOST_MARK = "vhost:"
 
 
 class QueueName(NamedTuple):
