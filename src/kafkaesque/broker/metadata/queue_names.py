@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from kafkaesque.access.rules import PatternKind
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.model.ids import TopicId
@@ -97,6 +98,18 @@ def queue_resource(queue: QueueName) -> str:
         return queue.name
     vhost = queue.vhost.replace("%", "%25").replace("/", "%2F")
     return f"{VHOST_MARK}{vhost}/{queue.name}"
+
+
+def may_be_in_vhost(kind: PatternKind, name: str, vhost: str) -> bool:
+    """Tell whether a rule for queues or exchanges may be for one of a virtual host."""
+    if kind is PatternKind.ANY:
+        return True
+    is_elsewhere = name.startswith(VHOST_MARK)
+    if vhost == DEFAULT_VHOST:
+        return not is_elsewhere
+    begin = queue_resource(QueueName(vhost, ""))
+    is_below = name.startswith(begin)
+    return is_below or (kind is PatternKind.PREFIX and begin.startswith(name))
 
 
 def queue_log(log_id: TopicId) -> str:
