@@ -84,6 +84,7 @@ missing_packages() {
     has_compiler || printf 'gcc\nlibc6-dev\n'
     if [ "$purpose" = test ]; then
         command -v kcat >/dev/null || say kcat
+        command -v mosquitto_pub >/dev/null || say mosquitto-clients
         command -v openssl >/dev/null || say openssl
         command -v node >/dev/null || say nodejs
         command -v npm >/dev/null || say npm

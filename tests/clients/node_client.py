@@ -17,7 +17,8 @@ def missing() -> str:
     """Return why the clients cannot be run here, or nothing when they can."""
     if shutil.which("node") is None:
         return "node is not installed"
-    for client in ("kafkajs", "@aws-sdk/client-sqs", "amqplib", "@nats-io/transport-node"):
+    clients = ("kafkajs", "@aws-sdk/client-sqs", "amqplib", "@nats-io/transport-node", "mqtt")
+    for client in clients:
         if not (_DIRECTORY / "node_modules" / client).is_dir():
             return f"{client} is not installed: run `npm ci` in tests/clients/node"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -83,6 +84,46 @@ def test_a_policy_holds_for_a_queue_and_is_shown(cluster: RabbitMqCluster, cli: 
     assert cluster.ask("DELETE", path).status_code == 204
     assert cluster.ask("GET", f"/queues/%2F/{queue}").json()["policy"] is None
     assert cluster.ask("GET", "/policies").json() == []
+
+
+def test_definitions_go_out_and_come_in(cluster: RabbitMqCluster, cli: Cli, tmp_path: Path) -> None:
+    vhost, file = new_name("from"), tmp_path / "shop.json"
+    cli("vhost", "create", vhost)
+    cli("exchange", "create", "shop", "--type", "topic", "--vhost", vhost)
+    for number in range(3):
+        cli("queue", "create", f"q{number}", "--vhost", vhost, "-c", f"max.length={number + 1}")
+        key = f"key.{number}"
+        cli("binding", "create", "shop", "-k", key, "--queue", f"q{number}", "--vhost", vhost)
+    cli("policy", "create", "p", "-p", ".", "-s", "message-ttl=90000", "--vhost", vhost)
+    words = ("definitions", "export", str(file), "--vhost", vhost)
+    assert cli(*words).output == f"wrote 1 exchange, 3 queues and 3 bindings to {file}\n"
+    assert file.stat().st_mode & 0o77 == 0
+    other = new_name("to")
+    cli("vhost", "create", other)
+    for _ in range(2):
+        done = cli("definitions", "import", str(file), "--vhost", other, "--json").document
+        assert (done["imported"]["queues"], done["imported"]["policies"]) == (3, 1)
+    shown = cluster.ask("GET", f"/queues/{other}/q2").json()
+    assert (shown["arguments"], shown["policy"]) == ({"x-max-length": 3}, "p")
+    assert cli("definitions", "export", "--vhost", other).document == json.loads(file.read_text())
+    # A whole cluster's comes in as well, where all of it is there.
+    whole = tmp_path / "all.json"
+    cli("definitions", "export", str(whole))
+    cli("definitions", "import", str(whole))
+    for each in (vhost, other):
+        cli("vhost", "delete", each, "--yes")
+    cli("definitions", "import", str(whole))
+    assert cluster.ask("GET", f"/queues/{vhost}/q1").status_code == 200
+
+
+def test_a_file_that_is_none_is_told(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    assert "cannot be read" in cli("definitions", "import", str(file), code=1).errors
+    for text, said in (("{", "is no JSON"), ("[]", "is no file of def"), ("{}", "is no file")):
+        file.write_text(text)
+        assert said in cli("definitions", "import", str(file), code=1).errors
+    file.write_text('{"queues": [{"name": "q", "vhost": "nowhere"}]}')
+    assert "no virtual host 'nowhere'" in cli("definitions", "import", str(file), code=2).errors
 
 
 def test_mistakes_are_told(cluster: RabbitMqCluster, cli: Cli) -> None:

@@ -81,7 +81,7 @@ def test_a_session_outlives_its_broker(cluster: MqttCluster) -> None:
 
 def test_amqp_and_mqtt_meet(cluster: MqttCluster) -> None:
     root = new_name("plant")
-    url = f"amqp://guest:guest@127.0.0.1:{cluster.amqp_ports[0]}/%2F"
+    url = f"amqp://guest:guest@127.0.0.1:{cluster.amqp_ports[1]}/%2F"
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
     channel.confirm_delivery()

@@ -16,6 +16,7 @@ from kafkaesque.access.credentials import (
     CredentialFault,
     CredentialId,
     Password,
+    SaltedDigest,
     ScramVerifier,
     totp_lookup,
 )
@@ -199,7 +200,7 @@ def _find_missing_proof(
         if password is None or password.epoch != credential.proved_epoch or password.is_disabled:
             return FailureReason.CHANGED
         is_shown = factor is not None and factor.epoch == credential.factor_epoch
-    elif isinstance(credential, ScramVerifier | Password):
+    elif isinstance(credential, ScramVerifier | Password | SaltedDigest):
         is_shown = success.shows_second_factor
     else:
         return None

@@ -100,6 +100,22 @@ class Password(Credential, tag="password", frozen=True, kw_only=True):
         return (password_lookup(self.user),)
 
 
+class SaltedDigest(Credential, tag="salted-digest", frozen=True, kw_only=True):
+    """A password as RabbitMQ has kept it: one hash of salt and password. Brought over, never made.
+
+    It is quick to guess for whoever has it, and lets in by mechanisms alone that send the password.
+    """
+
+    #: As hashlib calls it.
+    algorithm: str
+    salt: bytes
+    digest: bytes
+
+    @property
+    def lookups(self) -> tuple[LookupKey, ...]:
+        return (salted_digest_lookup(self.user),)
+
+
 class AccessKey(Credential, tag="access-key", frozen=True, kw_only=True):
     """A key whose secret signs requests (SigV4), and so has to be known: it is sealed."""
 
@@ -208,6 +224,7 @@ class RecoveryCodes(Credential, tag="recovery-codes", frozen=True, kw_only=True)
 AnyCredential = (
     ScramVerifier
     | Password
+    | SaltedDigest
     | AccessKey
     | CertificateName
     | BearerToken
@@ -230,6 +247,11 @@ def scram_lookup(mechanism: str, user: str) -> LookupKey:
 def password_lookup(user: str) -> LookupKey:
     """Return what a person's password is found by."""
     return ("password", user)
+
+
+def salted_digest_lookup(user: str) -> LookupKey:
+    """Return what a password that was brought over is found by."""
+    return ("salted-digest", user)
 
 
 def access_key_lookup(access_key_id: str) -> LookupKey:

@@ -20,7 +20,7 @@ from kafkaesque.access.networks import HostAddress, read_address
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import ANY_USER, Principal, role_principal, user_name
 from kafkaesque.access.rule_index import IndexedRule, Shelf, Shelves
-from kafkaesque.access.rules import PatternKind, Rule
+from kafkaesque.access.rules import DEFAULT_VHOST_PREFIX, PatternKind, Rule
 from kafkaesque.access.state import AccessState
 
 #: Decisions that a judge remembers: about 250 bytes each.
@@ -263,4 +263,8 @@ def _covers(deny: Rule, allow: Rule) -> bool:
         allow.pattern is PatternKind.PREFIX and deny.pattern is PatternKind.LITERAL
     ):
         return False
-    return deny.matches_name(allow.name)
+    if deny.matches_name(allow.name):
+        return True
+    # By the names alone, as rules without a virtual host have them.
+    plain = allow.name.removeprefix(DEFAULT_VHOST_PREFIX) if allow.is_of_default_vhost else ""
+    return bool(plain) and deny.matches_name(plain)

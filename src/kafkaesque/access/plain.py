@@ -1,6 +1,7 @@
 """SASL PLAIN (RFC 4616): a name and a password in the clear, so over TLS alone.
 
-The password is checked against a SCRAM verifier, or against a person's password. Either takes
+The password is checked against a SCRAM verifier, against a person's password, or against a digest
+that was brought over from RabbitMQ. Each takes
 milliseconds, which are handed out as work; a name that nobody has costs such work, too.
 """
 
@@ -21,8 +22,10 @@ from kafkaesque.access.credentials import (
     SCRYPT,
     CredentialId,
     Password,
+    SaltedDigest,
     ScramVerifier,
     password_lookup,
+    salted_digest_lookup,
     scram_lookup,
 )
 from kafkaesque.access.decoys import choose_mechanism, make_decoy
@@ -34,7 +37,9 @@ from kafkaesque.access.passwords import (
     PASSWORD_BYTES_MAX,
     is_password,
 )
+from kafkaesque.access.salted_digests import is_salted_digest
 from kafkaesque.access.scram_mechanisms import (
+    ITERATIONS_MIN,
     SCRAM_MECHANISMS,
     SCRAM_SHA_256,
     scram_mechanism,
@@ -47,7 +52,7 @@ from kafkaesque.model.errors import InvariantBroken, RequestRefused
 MESSAGE_BYTES_MAX: Final = 8 * 1024
 
 #: What a password is checked against.
-Checked = ScramVerifier | Password
+Checked = ScramVerifier | Password | SaltedDigest
 
 
 class PlainMessageRefused(RequestRefused):
@@ -159,14 +164,21 @@ def find_checked(state: AccessState, name: str) -> Checked | None:
         found = state.find(scram_lookup(mechanism, name))
         if isinstance(found, ScramVerifier):
             return found
-    found = state.find(password_lookup(name))
-    return found if isinstance(found, Password) else None
+    for lookup in (password_lookup(name), salted_digest_lookup(name)):
+        found = state.find(lookup)
+        if isinstance(found, Password | SaltedDigest):
+            return found
+    return None
 
 
 def is_right_password(against: Checked, password: Secret) -> bool:
     """Tell whether it is the password; work of milliseconds."""
     if isinstance(against, Password):
         return is_password(against, password)
+    if isinstance(against, SaltedDigest):
+        # It takes as long as any other, so that nobody learns which users were brought over.
+        SCRAM_SHA_256.salted_password(password.reveal(), against.salt, ITERATIONS_MIN)
+        return is_salted_digest(against, password)
     mechanism = scram_mechanism(against.mechanism)
     salted = mechanism.salted_password(password.reveal(), against.salt, against.iterations)
     return compare_digest(mechanism.stored_key(salted), against.stored_key)

@@ -12,7 +12,14 @@ from typing import Final
 from kafkaesque.access.networks import ANY_HOST, HostAddress, Network, read_network
 from kafkaesque.access.operations import ResourceType, allowed_bits, denied_bits
 from kafkaesque.access.principals import Principal
-from kafkaesque.access.rules import INTERNAL_PREFIX, Effect, PatternKind, Rule
+from kafkaesque.access.rules import (
+    DEFAULT_VHOST_PREFIX,
+    INTERNAL_PREFIX,
+    VHOST_MARK,
+    Effect,
+    PatternKind,
+    Rule,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class Shelf:
     prefixes: Mapping[str, Rules]
     #: Those that there are among the prefixes, ascending.
     prefix_lengths: tuple[int, ...] = ()
+    #: The same of prefixes for the default virtual host alone.
+    default_lengths: tuple[int, ...] = ()
 
     def matching(self, name: str) -> Rules:
         """Return the rules whose pattern matches a name."""
@@ -67,6 +76,10 @@ class Shelf:
             more = prefixes.get(name[:length])
             if more is not None:
                 wide = wide + more
+        if self.default_lengths and not name.startswith(VHOST_MARK):
+            full = DEFAULT_VHOST_PREFIX + name
+            for length in self.default_lengths:
+                wide = wide + prefixes.get(full[:length], _NONE)
         if wide and name.startswith(INTERNAL_PREFIX):
             wide = tuple(each for each in wide if each.is_deny)
         return found + wide
@@ -95,14 +108,23 @@ class Shelf:
                 return self._with_prefixes(_dropped(self.prefixes, rule))
 
     def _with_prefixes(self, prefixes: Mapping[str, Rules]) -> "Shelf":
-        lengths = tuple(sorted({len(prefix) for prefix in prefixes}))
-        return replace(self, prefixes=prefixes, prefix_lengths=lengths)
+        lengths, default_lengths = _lengths_of(prefixes)
+        return replace(
+            self, prefixes=prefixes, prefix_lengths=lengths, default_lengths=default_lengths
+        )
 
     def all_rules(self) -> Iterator[IndexedRule]:
         """Yield every rule."""
         yield from self.any_name
         for group in (*self.literals.values(), *self.prefixes.values()):
             yield from group
+
+
+def _lengths_of(prefixes: Iterable[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return which lengths there are, and which of prefixes for the default virtual host alone."""
+    every = {len(each) for each in prefixes}
+    own = {len(each) for each in prefixes if each.startswith(DEFAULT_VHOST_PREFIX)}
+    return tuple(sorted(every)), tuple(sorted(own))
 
 
 def _without(rules: Rules, rule: Rule) -> Rules:
@@ -183,9 +205,11 @@ def _make_shelf(rules: list[IndexedRule]) -> Shelf:
         else:
             named[each.rule.pattern].setdefault(each.rule.name, []).append(each)
     prefixes = named[PatternKind.PREFIX]
+    lengths, default_lengths = _lengths_of(prefixes)
     return Shelf(
         any_name=tuple(any_name),
         literals={name: tuple(each) for name, each in named[PatternKind.LITERAL].items()},
         prefixes={name: tuple(each) for name, each in prefixes.items()},
-        prefix_lengths=tuple(sorted({len(prefix) for prefix in prefixes})),
+        prefix_lengths=lengths,
+        default_lengths=default_lengths,
     )

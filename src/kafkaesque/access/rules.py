@@ -12,6 +12,11 @@ from kafkaesque.model.errors import InvalidRequest
 
 #: Names that begin so belong to the brokers.
 INTERNAL_PREFIX: Final = "__"
+#: Queues and exchanges of other virtual hosts than the default one are called so in rules.
+VHOST_MARK: Final = "vhost:"
+#: A prefix that begins so is for names of the default virtual host alone. Without it, a prefix is
+#: for whatever begins so, and a rule for any name is for those of all virtual hosts.
+DEFAULT_VHOST_PREFIX: Final = f"{VHOST_MARK}%2F/"
 #: Characters of a resource's name in a rule.
 RESOURCE_LENGTH_MAX: Final = 1_000
 
@@ -77,7 +82,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return name == self.name
         if self.effect is Effect.ALLOW and name.startswith(INTERNAL_PREFIX):
             return False
-        return self.pattern is PatternKind.ANY or name.startswith(self.name)
+        if self.pattern is PatternKind.ANY or name.startswith(self.name):
+            return True
+        return self.is_of_default_vhost and full_name(name).startswith(self.name)
+
+    @property
+    def is_of_default_vhost(self) -> bool:
+        """Whether it is for names of the default virtual host alone."""
+        return self.pattern is PatternKind.PREFIX and self.name.startswith(DEFAULT_VHOST_PREFIX)
 
     def __str__(self) -> str:
         if self.pattern is PatternKind.ANY:
@@ -89,6 +101,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             f"{self.effect.value} {self.principal} {self.operation.name} on "
             f"{self.resource_type.name} {resource}{source}"
         )
+
+
+def full_name(name: str) -> str:
+    """Return a name with its virtual host, where it is one of the default one."""
+    return name if name.startswith(VHOST_MARK) else DEFAULT_VHOST_PREFIX + name
 
 
 def check_rule(rule: Rule) -> None:
@@ -106,6 +123,11 @@ def check_rule(rule: Rule) -> None:
         raise InvalidRequest(f"a {rule.pattern.value} rule needs a name")
     if rule.pattern is PatternKind.LITERAL and rule.name == "*":
         raise InvalidRequest("a literal rule for '*' is one for any name")
+    if rule.name.startswith(DEFAULT_VHOST_PREFIX):
+        if rule.resource_type not in (ResourceType.QUEUE, ResourceType.EXCHANGE):
+            raise InvalidRequest("only queues and exchanges are in a virtual host")
+        if rule.pattern is PatternKind.LITERAL:
+            raise InvalidRequest("in the default virtual host a literal rule has the name alone")
     if len(rule.name) > RESOURCE_LENGTH_MAX or not rule.name.isprintable():
         raise InvalidRequest(
             f"the name in a rule has at most {RESOURCE_LENGTH_MAX} characters, all of them visible"

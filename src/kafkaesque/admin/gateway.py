@@ -139,10 +139,9 @@ class AdminGateway(Gateway):
         return BODY_BYTES_MAX
 
     def _rabbitmq_body_bytes_max(self, caller: Caller, head: Request) -> int:
-        if not self.rabbitmq.takes_body(head.method):
-            return 0
         is_stranger = caller.access is AccessMode.REQUIRED and "authorization" not in head.headers
-        return LOGIN_BYTES_MAX if is_stranger else BODY_BYTES_MAX
+        most = self.rabbitmq.body_bytes_max(head.method, head.path)
+        return min(most, LOGIN_BYTES_MAX) if is_stranger else most
 
     def handle(self, caller: AdminConnection, request: Request, respond: Respond) -> None:
         """Have a request answered, once."""

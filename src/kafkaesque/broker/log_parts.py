@@ -10,6 +10,7 @@ from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
 from kafkaesque.broker.coordinators.share_groups import ShareGroups
 from kafkaesque.broker.coordinators.table_hosts import TableServices
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
+from kafkaesque.broker.coordinators.transaction_runner import TransactionRunner
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import Queues
@@ -24,6 +25,7 @@ from kafkaesque.broker.partitions.schema_checks import ProduceChecks
 from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.hosts import QueueHosts
+from kafkaesque.broker.queues.joining import Joining, JoiningParts
 from kafkaesque.broker.queues.mover import Mover
 from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
@@ -148,6 +150,7 @@ class LogParts(LinkParts):
             coordinators=self.group_coordinators,
         )
         self._make_queues()
+        self.transaction_runner = self._make_transaction_runner()
         self.live_hub = LiveHub(
             clock=self.env.clock,
             peers=self.peers,
@@ -171,8 +174,27 @@ class LogParts(LinkParts):
                 servers=(
                     self.transaction_coordinators.register,
                     self.transaction_leaders.register,
+                    self.transaction_runner.register,
                 ),
             ),
+        )
+
+    def _make_transaction_runner(self) -> TransactionRunner:
+        joining = JoiningParts(
+            clock=self.env.clock,
+            partitions=self.partitions,
+            checks=self.batch_checks,
+            find_host=self.queue_hosts.find,
+            confirm=self.transaction_coordinators.confirm,
+        )
+        return TransactionRunner(
+            node=self.node,
+            clock=self.env.clock,
+            caller=self.caller,
+            metadata=self.metadata,
+            leaders=self.leaders,
+            coordinators=self.transaction_coordinators,
+            join=lambda request, on_done: Joining(joining, request, on_done).begin(),
         )
 
     def _make_queues(self) -> None:

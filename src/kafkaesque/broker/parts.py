@@ -296,7 +296,9 @@ class BrokerParts(LogParts):
                 share=self.share_groups,
             ),
             transactions=Transactions(
-                coordinators=self.transaction_coordinators, ids=self.producer_ids
+                coordinators=self.transaction_coordinators,
+                ids=self.producer_ids,
+                runner=self.transaction_runner,
             ),
             queues=self.queues,
             exchanges=exchanges,

@@ -83,7 +83,11 @@ def change(brokers: Sequence[BrokerAddress], method: str, path: str, kind: type[
 
 
 def ask_first(
-    brokers: Sequence[BrokerAddress], method: str, path: str, body: bytes | None = None
+    brokers: Sequence[BrokerAddress],
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Reply:
     """Return the answer of the first broker that has an admin port.
 
@@ -95,7 +99,7 @@ def ask_first(
             admin = _admin_address(number, host, port)
             if not admin:
                 continue
-            connection = _connection(admin)
+            connection = _connection(admin, timeout_s)
             try:
                 is_encrypted = isinstance(connection, HTTPSConnection)
                 who = authorization(admin, is_encrypted=is_encrypted)
@@ -124,12 +128,12 @@ class _Refusal(msgspec.Struct):
     message: str = "the broker refuses"
 
 
-def _connection(admin: str) -> HTTPConnection:
+def _connection(admin: str, timeout_s: float) -> HTTPConnection:
     host, _, port = admin.rpartition(":")
     context = tls.context()
     if context is not None:
-        return HTTPSConnection(host, int(port), timeout=TIMEOUT_S, context=context)
-    return HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+        return HTTPSConnection(host, int(port), timeout=timeout_s, context=context)
+    return HTTPConnection(host, int(port), timeout=timeout_s)
 
 
 def get_page(admin: str, path: str, kind: type[T]) -> T | None:

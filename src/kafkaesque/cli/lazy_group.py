@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "exchange": "Exchanges: create, list, describe, publish, delete.",
     "binding": "What of an exchange goes where: create, list, delete.",
     "vhost": "Virtual hosts: create, list, delete.",
+    "definitions": "What RabbitMQ calls definitions: export, import.",
     "policy": "Settings of queues and exchanges by name: create, list.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "context": "Clusters by name: create, list, use, delete.",

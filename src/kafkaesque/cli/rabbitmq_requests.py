@@ -11,6 +11,8 @@ from kafkaesque.cli.exit_codes import FAILED, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 
 ROOT: Final = "/rabbitmq/api"
+#: A broker hangs up on a request that takes half a minute.
+TIMEOUT_S: Final = 35.0
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = (401, 403)
 
@@ -47,7 +49,7 @@ def change(bootstrap: str, method: str, path: str, body: object = None) -> bytes
 
 def _ask(bootstrap: str, method: str, path: str, body: bytes | None) -> Reply:
     brokers = [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
-    reply = ask_first(brokers, method, ROOT + path, body)
+    reply = ask_first(brokers, method, ROOT + path, body, TIMEOUT_S)
     if reply.is_well:
         return reply
     try:

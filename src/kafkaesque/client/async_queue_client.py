@@ -1,7 +1,8 @@
 """The asyncio client's queues: the same names as in `queue_client`."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final, Self, TypeVar, Unpack
 
@@ -14,6 +15,7 @@ from kafkaesque.client.message import Body, Message, as_message
 from kafkaesque.client.options import OptionValue, write_changes, write_options
 from kafkaesque.client.queue_calls import WAIT_S_MAX, Action, Maintenance, QueueCalls
 from kafkaesque.client.steps import Steps
+from kafkaesque.client.transaction import TransactionWork
 from kafkaesque.model.records import Record
 
 T = TypeVar("T")
@@ -32,9 +34,15 @@ class AsyncReceived(Delivery):
     __slots__ = ("_client",)
 
     def __init__(
-        self, client: "AsyncQueueClient", queue: str, record: Record, attempt: int, failures: int
+        self,
+        client: "AsyncQueueClient",
+        queue: str,
+        record: Record,
+        attempt: int,
+        failures: int,
+        partition: int = 0,
     ) -> None:
-        super().__init__(queue, record, attempt, failures)
+        super().__init__(queue, record, attempt, failures, partition)
         self._client = client
 
     async def ack(self) -> None:
@@ -96,8 +104,10 @@ class AsyncQueueClient:
     async def _run(self, steps: Steps[T]) -> T:
         return await self._driver.run(steps)
 
-    def _received(self, queue: str, record: Record, attempt: int, failures: int) -> AsyncReceived:
-        return AsyncReceived(self, queue, record, attempt, failures)
+    def _received(
+        self, queue: str, record: Record, attempt: int, failures: int, partition: int
+    ) -> AsyncReceived:
+        return AsyncReceived(self, queue, record, attempt, failures, partition)
 
     # -- putting
 
@@ -182,6 +192,13 @@ class AsyncQueueClient:
     async def extend(self, *messages: Delivery, lock: float | timedelta) -> None:
         """As `Client.extend`."""
         await self._run(self._queues.settle(messages, Action.EXTEND, lock=lock))
+
+    @asynccontextmanager
+    async def transaction(self, *, timeout: float | None = None) -> AsyncIterator[TransactionWork]:
+        """As `Client.transaction`; what is said within is kept, and needs no `await`."""
+        work = TransactionWork()
+        yield work
+        await self._run(work.commit(self._calls, timeout))
 
     # -- looking
 

@@ -25,14 +25,19 @@ class Delivery:
         "headers",
         "key",
         "offset",
+        "partition",
         "queue",
         "timestamp_ms",
         "value",
     )
 
-    def __init__(self, queue: str, record: Record, attempt: int, failures: int) -> None:
+    def __init__(
+        self, queue: str, record: Record, attempt: int, failures: int, partition: int = 0
+    ) -> None:
         self.queue = queue
-        #: Its number in the queue.
+        #: Of the queue; one over a topic has as many as the topic.
+        self.partition = partition
+        #: Its number in the queue's partition.
         self.offset = record.offset
         #: Which time it is given out, from 1 on.
         self.attempt = attempt

@@ -153,7 +153,7 @@ class QueueCalls:
         lock: float | timedelta | None,
         wait_s: float,
         left_s: float | None,
-        make: Callable[[str, Record, int, int], DeliveryT],
+        make: Callable[[str, Record, int, int, int], DeliveryT],
     ) -> Steps[list[DeliveryT]]:
         """Take messages: wait for the first at most so long, and return it with what else is there.
 
@@ -190,7 +190,7 @@ class QueueCalls:
         except OutcomeUnknown as error:
             raise Timeout(str(error)) from None
         return [
-            make(queue, record, attempt, failures)
+            make(queue, record, attempt, failures, answer.partition)
             for record, attempt, failures in zip(
                 _records(answer.records), answer.attempts, answer.failures, strict=True
             )
@@ -214,15 +214,20 @@ class QueueCalls:
             LockLost: for some of them it was too late.
             KafkaesqueError: as the broker refuses it.
         """
-        by_queue: dict[str, list[Delivery]] = {}
+        by_queue: dict[tuple[str, int], list[Delivery]] = {}
         for each in deliveries:
-            by_queue.setdefault(each.queue, []).append(each)
+            by_queue.setdefault((each.queue, each.partition), []).append(each)
         deadline_s = self._calls.deadline(None)
         lost = 0
-        for queue, ours in by_queue.items():
+        for (queue, partition), ours in by_queue.items():
             claims = [settle_messages_request.Claim(*each) for each in claims_of(ours)]
 
-            def make(ms: int, queue: str = queue, claims: list[Any] = claims) -> Any:
+            def make(
+                ms: int,
+                queue: str = queue,
+                partition: int = partition,
+                claims: list[Any] = claims,
+            ) -> Any:
                 return settle_messages_request.SettleMessagesRequest(
                     self._vhost,
                     queue,
@@ -233,6 +238,7 @@ class QueueCalls:
                     delay_ms=-1 if delay is None else milliseconds(delay),
                     lock_ms=-1 if lock is None else milliseconds(lock),
                     timeout_ms=ms,
+                    partition=partition,
                 )
 
             answer = yield from self._calls.ask(

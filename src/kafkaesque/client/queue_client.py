@@ -1,7 +1,8 @@
 """The synchronous client's queues."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, Self, TypeVar, Unpack
 
@@ -14,6 +15,7 @@ from kafkaesque.client.options import OptionValue, write_changes, write_options
 from kafkaesque.client.queue_calls import WAIT_S_MAX, Action, Maintenance, QueueCalls
 from kafkaesque.client.steps import Steps
 from kafkaesque.client.sync_driver import SyncDriver
+from kafkaesque.client.transaction import TransactionWork
 from kafkaesque.model.records import Record
 
 T = TypeVar("T")
@@ -32,9 +34,15 @@ class Received(Delivery):
     __slots__ = ("_client",)
 
     def __init__(
-        self, client: "QueueClient", queue: str, record: Record, attempt: int, failures: int
+        self,
+        client: "QueueClient",
+        queue: str,
+        record: Record,
+        attempt: int,
+        failures: int,
+        partition: int = 0,
     ) -> None:
-        super().__init__(queue, record, attempt, failures)
+        super().__init__(queue, record, attempt, failures, partition)
         self._client = client
 
     def ack(self) -> None:
@@ -96,8 +104,10 @@ class QueueClient:
     def _run(self, steps: Steps[T]) -> T:
         return self._driver.run(steps)
 
-    def _received(self, queue: str, record: Record, attempt: int, failures: int) -> Received:
-        return Received(self, queue, record, attempt, failures)
+    def _received(
+        self, queue: str, record: Record, attempt: int, failures: int, partition: int
+    ) -> Received:
+        return Received(self, queue, record, attempt, failures, partition)
 
     # -- putting
 
@@ -233,6 +243,27 @@ class QueueClient:
             LockLost: as of `ack`.
         """
         self._run(self._queues.settle(messages, Action.EXTEND, lock=lock))
+
+    @contextmanager
+    def transaction(self, *, timeout: float | None = None) -> Iterator[TransactionWork]:
+        """Put messages, acknowledge others, and append to topics: all of it, or nothing.
+
+            with client.transaction() as transaction:
+                transaction.put("bills", bill)
+                transaction.ack(order)
+
+        Nothing is done before the end, and nothing at all if there is an exception. What was to be
+        acknowledged stays locked then, until its lock ends or it is settled otherwise.
+
+        Raises:
+            LockLost: nothing was done, because a lock had ended.
+            QueueFull: nothing was done, because a queue has no room.
+            OutcomeUnknown: all of it is done, or nothing.
+            KafkaesqueError: nothing was done, as the broker refuses it.
+        """
+        work = TransactionWork()
+        yield work
+        self._run(work.commit(self._calls, timeout))
 
     # -- looking
 

@@ -80,8 +80,7 @@ def arrival_of(
     """
     wall_ms = max(wall_ms_min, header.max_timestamp_ms)
     if header.is_sealed:
-        told = told_by(data, header._replace(at=0))
-        return _told(told, base_offset, wall_ms) if told else _plain(header, base_offset, wall_ms)
+        return arrival_told(header, told_by(data, header._replace(at=0)), base_offset, wall_ms)
     if _is_plain(header, data):
         return _plain(header, base_offset, wall_ms)
     shift = base_offset - header.base_offset
@@ -113,7 +112,17 @@ def told_of(header: BatchHeader, data: Buffer, wall_ms_min: int) -> bytes:
     return bytes(writer.data)
 
 
-def _told(told: bytes, base_offset: int, wall_ms: int) -> Arrival:
+def arrival_told(
+    header: BatchHeader, told: bytes, base_offset: int, wall_ms_min: int = 0
+) -> Arrival:
+    """Return what arrives with a sealed batch, of which its leader has told this.
+
+    Raises:
+        CorruptBatch: it has told nonsense.
+    """
+    wall_ms = max(wall_ms_min, header.max_timestamp_ms)
+    if not told:
+        return _plain(header, base_offset, wall_ms)
     try:
         found = read_arrival(Reader(told))
     except BadDecision as error:

@@ -27,7 +27,7 @@ Good = tuple[d.Runs, tuple[r.Claim, ...]]
 class Engine:
     """See the module."""
 
-    __slots__ = ("_context", "_distributor", "_sessions", "_upkeep", "has_arrivals")
+    __slots__ = ("_context", "_distributor", "_sessions", "_upkeep", "has_arrivals", "has_ended")
 
     def __init__(self, context: Context) -> None:
         """Begin to lead: what is on its way elsewhere is asked for again."""
@@ -37,6 +37,8 @@ class Engine:
         self._upkeep = Upkeep(context)
         #: Messages have arrived since `work`.
         self.has_arrivals = True
+        #: A transaction has ended since.
+        self.has_ended = True
         moving = context.state.moving
         for offset in sorted(moving, key=lambda each: (moving[each].target, moving[each].sequence)):
             context.ask_to_move(offset)
@@ -59,6 +61,10 @@ class Engine:
     def work(self) -> None:
         """Do what is due, and give out what there is."""
         self.has_arrivals = False
+        if self.has_ended:
+            self.has_ended = False
+            self._sessions.close_left()
+            self._upkeep.on_transaction_ended()
         self._sessions.end_grace()
         self._upkeep.do()
         self._distributor.serve()

@@ -12,7 +12,7 @@ from kafkaesque.queues.ages import Ages
 from kafkaesque.queues.arrival import Arrival, Details
 from kafkaesque.queues.decisions import Decision, Reason
 from kafkaesque.queues.runs import Run, length_of, offsets_of, runs_of
-from kafkaesque.queues.state import Place, State, Undo
+from kafkaesque.queues.state import Pending, Place, State, Undo
 
 
 def replay(state: State, decision: Decision) -> Undo:
@@ -33,6 +33,72 @@ def arrive(state: State, arrival: Arrival) -> Undo:
     return state.journal
 
 
+def pend(state: State, transaction: int, arrival: Arrival) -> Undo:
+    """Take messages of an open transaction; return what takes that back."""
+    state.journal = []
+    if arrival.runs:
+        count = _note_arrival(state, arrival)
+        _count_bytes(state, arrival, count)
+        details = {each.offset: each for each in arrival.details}
+        for offset in offsets_of(arrival.runs):
+            said = details.get(offset) or Details(offset)
+            state.pend(offset, Pending(transaction, arrival.wall_ms, said))
+    return state.journal
+
+
+def finish(state: State, transaction: int, wall_ms: int, *, is_committed: bool) -> Undo:
+    """End a transaction, as a marker says: its messages are there, and what it settles is gone.
+
+    Or its messages are gone, and what it was to settle is with those who have it. Return what takes
+    that back.
+    """
+    state.journal = []
+    staged = sorted(offset for offset, each in state.staged.items() if each == transaction)
+    for offset in staged:
+        if is_committed:
+            state.leave(offset, offset + 1)
+            state.forget(offset, offset + 1)
+        else:
+            state.unstage(offset)
+    if is_committed:
+        _count_removed(state, Reason.SETTLED, len(staged))
+    ended = sorted(offset for offset, each in state.pending.items() if each[0] == transaction)
+    for offset in ended:
+        pending = state.pending[offset]
+        state.leave(offset, offset + 1)
+        if is_committed and not _is_twin(state, pending.details, wall_ms):
+            _admit(state, pending, wall_ms)
+        else:
+            state.forget(offset, offset + 1)
+    return state.journal
+
+
+def _is_twin(state: State, details: Details, wall_ms: int) -> bool:
+    """Whether a message with the same id has come since; of two transactions the first one wins."""
+    window_ms = state.policy.deduplication_ms
+    if not window_ms or not details.identity:
+        return False
+    return state.identities.find(details.identity, wall_ms, window_ms) is not None
+
+
+def _admit(state: State, pending: Pending, wall_ms: int) -> None:
+    details = pending.details
+    run = Run(details.offset, details.offset + 1)
+    _note_identities(state, Arrival(runs=(run,), wall_ms=wall_ms, sizes=(0,), details=(details,)))
+    _place(state, run, {details.offset: details}, pending.wall_ms)
+
+
+def stage(state: State, transaction: int, runs: tuple[Run, ...]) -> Undo:
+    """Have messages in flight settled with a transaction; return what takes that back.
+
+    Their locks stay as they are, and end nothing before the transaction has ended.
+    """
+    state.journal = []
+    for offset in offsets_of(runs):
+        state.stage(offset, transaction)
+    return state.journal
+
+
 def undo(changes: Undo) -> None:
     """Take back what `replay` or `arrive` did; all that was done later is taken back already."""
     for function, arguments in reversed(changes):
@@ -45,6 +111,16 @@ def undo(changes: Undo) -> None:
 def _arrive(state: State, arrival: Arrival) -> None:
     if not arrival.runs:
         return
+    count = _note_arrival(state, arrival)
+    _count_bytes(state, arrival, count)
+    _note_identities(state, arrival)
+    details = {each.offset: each for each in arrival.details}
+    for run in arrival.runs:
+        _place(state, run, details, arrival.wall_ms)
+
+
+def _note_arrival(state: State, arrival: Arrival) -> int:
+    """Let messages live that are nowhere yet; return how many."""
     first, count = arrival.runs[0].first, length_of(arrival.runs)
     before = state.ages.note(first, arrival.wall_ms, state.floor)
     if before is not None:
@@ -53,11 +129,7 @@ def _arrive(state: State, arrival: Arrival) -> None:
     for run in arrival.runs:
         state.live.add(*run)
         state.do(state.live.remove, *run)
-    _count_bytes(state, arrival, count)
-    _note_identities(state, arrival)
-    details = {each.offset: each for each in arrival.details}
-    for run in arrival.runs:
-        _place(state, run, details, arrival.wall_ms)
+    return count
 
 
 def _count_bytes(state: State, arrival: Arrival, count: int) -> None:
@@ -219,7 +291,7 @@ def _unpark(state: State, decision: d.Unpark) -> None:
 
 
 def _purge(state: State, decision: d.Purge) -> None:
-    stays = (Place.IN_FLIGHT, Place.MOVING)
+    stays = (Place.IN_FLIGHT, Place.MOVING, Place.PENDING)
     runs = []
     for first, end in state.live.runs():
         if first >= decision.end:

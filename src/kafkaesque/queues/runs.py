@@ -138,6 +138,10 @@ class Reader:
             runs.append(Run(first, before))
         return tuple(runs)
 
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
+
     def end(self) -> None:
         if self._at != len(self._data):
             raise BadDecision(f"{len(self._data) - self._at} bytes are left over")

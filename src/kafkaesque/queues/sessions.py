@@ -87,10 +87,16 @@ class Sessions:
             self._context.decide(CloseSession(number))
 
     def close_left(self) -> None:
-        """Close sessions that are gone, now that nothing of theirs is in flight any more."""
+        """Close sessions that are gone, now that no transaction is to settle what they had."""
         state = self._context.state
-        for number in [each for each in state.sessions if each not in state.owned]:
-            if state.sessions[number] not in self._numbers:
+        for number, session in list(state.sessions.items()):
+            if self._numbers.get(session) == number:
+                continue
+            owned = state.owned.get(number)
+            if owned is not None:
+                offsets = [offset for offset in owned.offsets() if offset not in state.staged]
+                self._context.give_back(offsets, is_failed=True, to_tail=False, delay_ms=None)
+            if number not in state.owned:
                 self._context.decide(CloseSession(number))
 
     def end_grace(self) -> None:

@@ -4,13 +4,14 @@ What can be concluded is not written: that a message is ready follows from its b
 So a million plain messages that wait take a few hundred bytes.
 """
 
+from kafkaesque.queues.arrival import Details
 from kafkaesque.queues.column import Column
 from kafkaesque.queues.decisions import Reason
 from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.policy import read_policy, write_policy
 from kafkaesque.queues.ready import Placed
 from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
-from kafkaesque.queues.state import Moving, State
+from kafkaesque.queues.state import Moving, Pending, State
 
 VERSION = 1
 #: Most queues are empty when nobody uses them; nobody changes it.
@@ -44,6 +45,8 @@ def write_state(state: State) -> bytes:
     _write_tables(state, writer)
     state.ages.write(writer)
     state.identities.write(writer)
+    if state.pending:
+        _write_pending(state, writer)
     return bytes(writer.data)
 
 
@@ -68,6 +71,8 @@ def read_state(data: bytes) -> State:
     places = _read_tables(state, reader)
     state.ages.read(reader)
     state.identities.read(reader)
+    if not reader.is_at_end:
+        _read_pending(state, reader)
     reader.end()
     _conclude(state, places)
     return state
@@ -153,6 +158,25 @@ def _read_tables(state: State, reader: Reader) -> list[Placed]:
     return places
 
 
+def _write_pending(state: State, writer: Writer) -> None:
+    writer.number(len(state.pending))
+    for offset, (transaction, wall_ms, details) in sorted(state.pending.items()):
+        writer.number(offset)
+        writer.number(transaction)
+        writer.number(wall_ms)
+        for number in details[1:5]:
+            writer.number(number)
+        writer.bytes(details.identity)
+
+
+def _read_pending(state: State, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        offset, transaction, wall_ms = (reader.number() for _ in range(3))
+        priority, group, not_before_ms, not_after_ms = (reader.number() for _ in range(4))
+        details = Details(offset, priority, group, not_before_ms, not_after_ms, reader.bytes())
+        state.pending[offset] = Pending(transaction, wall_ms, details)
+
+
 def _conclude(state: State, places: list[Placed]) -> None:
     """Find what follows from what was read: what is ready, who owns what, and held groups."""
     for offset, owner in state.owners.items():
@@ -162,7 +186,7 @@ def _conclude(state: State, places: list[Placed]) -> None:
     for placed in places:
         state.ready.put_at_tail(placed.offset, placed.place)
     elsewhere = {placed.offset for placed in places}
-    elsewhere.update(state.moving, *_keys(state))
+    elsewhere.update(state.moving, state.pending, *_keys(state))
     for run in state.live.runs():
         for ready in _without(run, elsewhere):
             state.ready.put(*ready)

@@ -1,10 +1,10 @@
 """What is known of a queue's messages: where each is, and the changes that may be taken back.
 
 Theory of operation. A message that lives is in exactly one place: *ready*, *delayed*, *in flight*,
-*parked* (set aside until somebody decides), or *moving* (a dead letter on its way, or one that is
-moved on request). One that does not live is nowhere: it was settled or removed, or its offset was
-never a message of this queue, such as a control batch's. `live` has all that live; its lowest is
-the floor, from which on the log is needed.
+*parked* (set aside until somebody decides), *moving* (a dead letter on its way, or one that is
+moved on request), or *pending* (of a transaction that is open). One that does not live is nowhere:
+it was settled or removed, or its offset was never a message of this queue, such as a control
+batch's. `live` has all that live; its lowest is the floor, from which on the log is needed.
 
 Every change notes in the journal what takes it back. So a decision is undone by doing the journal
 backwards, whatever the decision was.
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.queues.ages import Ages
+from kafkaesque.queues.arrival import Details
 from kafkaesque.queues.column import Column
 from kafkaesque.queues.decisions import Reason
 from kafkaesque.queues.deduplication import Identities
@@ -40,6 +41,8 @@ class Place(IntEnum):
     IN_FLIGHT = 3
     PARKED = 4
     MOVING = 5
+    #: It came in a transaction that is open.
+    PENDING = 6
 
 
 class Moving(NamedTuple):
@@ -49,6 +52,16 @@ class Moving(NamedTuple):
     target: str
     #: Its number among all that went there from here; it is there once.
     sequence: int
+
+
+class Pending(NamedTuple):
+    """A message of an open transaction."""
+
+    transaction: int
+    #: When it arrived.
+    wall_ms: int
+    #: What it says of itself.
+    details: Details
 
 
 class State:
@@ -74,6 +87,7 @@ class State:
         "owned",
         "owners",
         "parked",
+        "pending",
         "policy",
         "ready",
         "redrive_end",
@@ -123,6 +137,8 @@ class State:
         self.sequences: dict[str, int] = {}
         #: Messages in flight that a transaction settles, and which.
         self.staged: dict[int, int] = {}
+        #: Messages that nobody may have before their transaction is committed.
+        self.pending: dict[int, Pending] = {}
         self.sessions: dict[int, bytes] = {}
         self.session_last = 0
         self.redrive_target, self.redrive_end = "", 0
@@ -156,7 +172,7 @@ class State:
             return Place.PARKED
         if self.delayed[offset]:
             return Place.DELAYED
-        return Place.READY
+        return Place.PENDING if offset in self.pending else Place.READY
 
     def size_of(self, first: int, end: int) -> int:
         """Return the bytes of a run, as they are counted; 0 where they are not."""
@@ -184,7 +200,7 @@ class State:
             yield *key, Run(offsets[0], offsets[-1] + 1)
 
     def _is_all_ready(self, first: int, end: int, owners: list[int]) -> bool:
-        if any(owners) or self.moving or self.parked or self.delayed.count:
+        if any(owners) or self.moving or self.parked or self.delayed.count or self.pending:
             return False
         return self.live.has_all(first, end)
 
@@ -310,6 +326,15 @@ class State:
         if transaction is not None:
             self.do(self.staged.__setitem__, offset, transaction)
 
+    def pend(self, offset: int, pending: Pending) -> None:
+        """Let a message wait for the end of its transaction."""
+        self.pending[offset] = pending
+        self.do(self.pending.pop, offset)
+
+    def unpend(self, offset: int) -> None:
+        """Let it not wait any more."""
+        self.do(self.pending.__setitem__, offset, self.pending.pop(offset))
+
     def begin_move(self, offset: int, reason: Reason, target: str) -> None:
         """Let a message be on its way, with the target's next number."""
         sequence = self.sequences.get(target, 0)
@@ -347,6 +372,9 @@ class State:
                 case Place.MOVING:
                     for offset in range(*run):
                         self.end_move(offset)
+                case Place.PENDING:
+                    for offset in range(*run):
+                        self.unpend(offset)
                 case Place.NOWHERE:
                     raise InvariantBroken(f"offsets {run.first} to {run.end} do not live")
 
@@ -363,7 +391,7 @@ class State:
         """Count what is there as it is counted now."""
         in_flight = [run for owned in self.owned.values() for run in owned.runs()]
         flight_bytes = sum(self.size_of(*run) for run in in_flight)
-        aside = [*self.moving, *(offset for offset, _ in self.parked.items())]
+        aside = [*self.moving, *self.pending, *(offset for offset, _ in self.parked.items())]
         aside_bytes = sum(self.size_of(offset, offset + 1) for offset in aside)
         live_bytes = sum(self.size_of(*run) for run in self.live.runs())
         self.set("flight_bytes", flight_bytes)

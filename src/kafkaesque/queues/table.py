@@ -13,13 +13,15 @@ from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.live_offsets import OffsetRanges
 from kafkaesque.queues.arrival import arrival_of, told_of
+from kafkaesque.queues.claims import good_runs
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Decision, read_decision, write_decision
 from kafkaesque.queues.engine import Engine
+from kafkaesque.queues.joined import end_in, joined_of, told_of_joined
 from kafkaesque.queues.policy import Overflow
-from kafkaesque.queues.replay import arrive, replay, undo
-from kafkaesque.queues.requests import Admission, Browsed, Effect, Request
-from kafkaesque.queues.runs import length_of
+from kafkaesque.queues.replay import arrive, finish, pend, replay, stage, undo
+from kafkaesque.queues.requests import Admission, Browsed, Claim, Effect, Request
+from kafkaesque.queues.runs import Run, length_of
 from kafkaesque.queues.snapshot import live_in, read_state, write_state
 from kafkaesque.queues.state import State, Undo
 from kafkaesque.queues.tally import Tally
@@ -76,6 +78,7 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
                 not_after_ms=state.expiry[offset],
             )
             for offset in islice(state.live.offsets(start), min(count_max, BROWSED_MAX))
+            if offset not in state.pending
         ]
 
     @property
@@ -108,11 +111,13 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         undo(changes)
 
     def told_of(self, header: BatchHeader, data: Buffer) -> bytes:
-        if not self.has_own_log:
-            return b""
-        return told_of(header, data, self.wall_ms)
+        if header.is_transactional:
+            return told_of_joined(header, data, self.wall_ms)
+        return told_of(header, data, self.wall_ms) if self.has_own_log else b""
 
     def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> Undo | None:
+        if header.is_transactional:
+            return self._follow_joined(header, data, base_offset)
         if not self.has_own_log:
             return None
         # The queue's time may be ahead of the clock that stamped the batch: a message is no older.
@@ -122,6 +127,39 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
             self._engine.has_arrivals = True
             self.tally.arrived += length_of(arrival.runs)
         return changes
+
+    def _follow_joined(self, header: BatchHeader, data: Buffer, base_offset: int) -> Undo | None:
+        joined = joined_of(header, data, base_offset, self.wall_ms)
+        if joined.arrival is None:
+            return stage(self.state, header.producer_id, joined.staged)
+        if not self.has_own_log:
+            return None
+        if self._engine is not None:
+            self.tally.arrived += length_of(joined.arrival.runs)
+        return pend(self.state, header.producer_id, joined.arrival)
+
+    def _follow_control(self, header: BatchHeader, data: Buffer) -> Undo | None:
+        is_committed = end_in(data)
+        if is_committed is None:
+            return None
+        if self._engine is not None:
+            self._engine.has_arrivals = self._engine.has_ended = True
+        wall_ms = max(self.wall_ms, header.max_timestamp_ms)
+        return finish(self.state, header.producer_id, wall_ms, is_committed=is_committed)
+
+    def is_staged(self, claims: tuple[Claim, ...]) -> bool:
+        """Whether an open transaction settles some of these messages."""
+        staged = self.state.staged
+        return bool(staged) and any(
+            offset in staged for first, end, _ in claims for offset in range(first, end)
+        )
+
+    def staging_of(self, claims: tuple[Claim, ...]) -> tuple[tuple[Run, ...], tuple[Claim, ...]]:
+        """Return the messages that claims are good for, and the claims that are not, on the leader.
+
+        What is good is so until the next call: it has to be appended before that, or not at all.
+        """
+        return good_runs(self.state, claims)
 
     def _write_state(self) -> bytes:
         return write_state(self.state)

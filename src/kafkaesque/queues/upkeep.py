@@ -46,6 +46,11 @@ class Upkeep:
         self._lived_to = 0
         self._context.state.expiry.enter_anew()
 
+    def on_transaction_ended(self) -> None:
+        """So may locks of what a transaction was to settle."""
+        self.look_again()
+        self._context.state.locks.enter_anew()
+
     def on_redrive(self) -> None:
         """Messages are to be moved."""
         self._redriven_to = 0
@@ -83,7 +88,8 @@ class Upkeep:
         due = self._context.state.locks.pop_due(self._context.now.now_ms, STEP_MAX)
         if due:
             self.is_behind = self.is_behind or len(due) == STEP_MAX
-            offsets = sorted(offset for _, offset in due)
+            staged = self._context.state.staged
+            offsets = sorted(offset for _, offset in due if offset not in staged)
             self._context.give_back(offsets, is_failed=True, to_tail=False, delay_ms=None)
 
     def _end_delays(self) -> None:
@@ -198,6 +204,9 @@ def counted(context: Context) -> tuple[int, int]:
     """Return the messages and bytes that a queue's limits count."""
     state = context.state
     count, size = state.ready_count + state.delayed.count, state.waiting_bytes
+    if state.pending:
+        count += len(state.pending)
+        size += sum(state.size_of(each, each + 1) for each in state.pending)
     if state.policy.counts_in_flight:
         return count + state.flight_count, size + state.flight_bytes
     return count, size

@@ -193,6 +193,10 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         """Take note of records that were appended; None: they are nothing to the table."""
         return None
 
+    def _follow_control(self, header: BatchHeader, data: Buffer) -> UndoT | None:
+        """Take note of a marker, or of a control batch that is not known; None: it says nothing."""
+        return None
+
     def _write_state(self) -> bytes:
         """Return the state as bytes: equal states give equal bytes."""
         raise NotImplementedError
@@ -264,9 +268,12 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self.end_offset = next_offset
         applied: _Applied[UndoT] = _Applied(base_offset, next_offset, self.lock_ms, self.wall_ms)
         if logged is None:
-            if header.is_control or not self.is_based:
+            if not self.is_based:
                 return
-            undo = self._follow(header, data, base_offset)
+            if header.is_control:
+                undo = self._follow_control(header, data)
+            else:
+                undo = self._follow(header, data, base_offset)
             if undo is None:
                 return
             applied.undos.append(undo)

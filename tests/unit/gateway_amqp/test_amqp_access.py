@@ -130,6 +130,7 @@ def test_who_has_a_password_gets_in(secured: Secured) -> None:
         (ResourceType.EXCHANGE, "a*", True),
         (ResourceType.QUEUE, "*", True),
         (ResourceType.VHOST, "/", True),
+        (ResourceType.QUEUE, "vhost:%2F/*", True),
         (ResourceType.VHOST, "shop", False),
         (ResourceType.QUEUE, "vhost:shop/tasks", False),
         (ResourceType.TOPIC, "*", False),

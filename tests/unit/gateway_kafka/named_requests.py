@@ -228,6 +228,12 @@ _MADE: dict[int, Make] = {
         "/", name, 1, "direct", timeout_ms=5_000
     ),
     K.ALTER_BINDING: lambda m, v, name: m.AlterBindingRequest("/", 1, name, 0, name, "", "", 5_000),
+    K.RUN_TRANSACTION: lambda m, v, name: m.RunTransactionRequest(
+        "/",
+        [m.TransactionQueue(name, 0, _records(), [m.TransactionClaim(0, 1, 1)])],
+        [m.TransactionTopic(name, 0, _records())],
+        5_000,
+    ),
     K.PUBLISH_MESSAGES: lambda m, v, name: m.PublishMessagesRequest(
         "/", name, ["k"], _records(), 5_000
     ),

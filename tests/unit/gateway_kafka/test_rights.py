@@ -28,6 +28,7 @@ from kafkaesque.gateway.kafka.guards import (
     share_groups,
     topics,
     transactions,
+    transactions_of_queues,
 )
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.gateway.kafka.operation_bits import (
@@ -152,6 +153,7 @@ def test_every_guard_that_a_row_names_is_there() -> None:
         "share_groups": share_groups,
         "topics": topics,
         "transactions": transactions,
+        "transactions_of_queues": transactions_of_queues,
     }
     for key, row in ROWS.items():
         if row.guard:

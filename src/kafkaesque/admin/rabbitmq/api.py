@@ -6,21 +6,25 @@ from typing import Final
 from urllib.parse import unquote
 
 from kafkaesque.admin.api.context import Context as AdminContext
+from kafkaesque.admin.connection import BODY_BYTES_MAX
 from kafkaesque.admin.http import JSON, Answer, Request, Respond
 from kafkaesque.admin.rabbitmq.bindings import BindingPages
 from kafkaesque.admin.rabbitmq.calls import Call, Route
 from kafkaesque.admin.rabbitmq.cluster import ClusterPages
 from kafkaesque.admin.rabbitmq.context import Context
+from kafkaesque.admin.rabbitmq.definitions import DefinitionPages
 from kafkaesque.admin.rabbitmq.errors import body_of
 from kafkaesque.admin.rabbitmq.exchanges import ExchangePages
 from kafkaesque.admin.rabbitmq.health import HealthPages
 from kafkaesque.admin.rabbitmq.messages import MessagePages
+from kafkaesque.admin.rabbitmq.permissions import PermissionPages
 from kafkaesque.admin.rabbitmq.policies import PolicyPages
 from kafkaesque.admin.rabbitmq.queues import QueuePages
 from kafkaesque.admin.rabbitmq.users import UserPages
 from kafkaesque.admin.rabbitmq.vhosts import VhostPages
 
 ROOT: Final = "/rabbitmq/api"
+DEFINITIONS_BYTES_MAX: Final = 8 * 1024 * 1024
 _METHODS_WITH_BODY: Final = ("PUT", "POST", "DELETE")
 _WANTED: Final = {"WWW-Authenticate": 'Basic realm="Kafkaesque"'}
 
@@ -33,6 +37,8 @@ class RabbitMqApi:
     def __init__(self, admin: AdminContext) -> None:
         context = Context(admin)
         exchanges, queues = ExchangePages(context), QueuePages(context)
+        users = UserPages(context)
+        permissions = PermissionPages(context, users)
         routes = [
             *ClusterPages(context, queues).routes(),
             *HealthPages(context).routes(),
@@ -41,7 +47,9 @@ class RabbitMqApi:
             *queues.routes(),
             *BindingPages(context).routes(),
             *MessagePages(context, exchanges, queues).routes(),
-            *UserPages(context).routes(),
+            *users.routes(),
+            *permissions.routes(),
+            *DefinitionPages(context, queues, users, permissions).routes(),
             *PolicyPages(context).routes(),
         ]
         self._routes: Final = [(route.path.split("/")[1:], route) for route in routes]
@@ -50,9 +58,12 @@ class RabbitMqApi:
         """Tell whether a path is the API's."""
         return path.startswith(f"{ROOT}/")
 
-    def takes_body(self, method: str) -> bool:
-        """Tell whether a request may have a body: clients send one with DELETE, too."""
-        return method in _METHODS_WITH_BODY
+    def body_bytes_max(self, method: str, path: str) -> int:
+        """Return how long a request's body may be: clients send one with DELETE, too."""
+        if method not in _METHODS_WITH_BODY:
+            return 0
+        is_import = path.startswith(f"{ROOT}/definitions")
+        return DEFINITIONS_BYTES_MAX if is_import else BODY_BYTES_MAX
 
     def is_change(self, request: Request) -> bool:
         """Tell whether a request has to prove that no web page of another origin has sent it.

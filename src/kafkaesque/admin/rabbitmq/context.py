@@ -8,16 +8,46 @@ from kafkaesque.admin.api.fan_out import FanOut
 from kafkaesque.admin.rabbitmq.calls import Call
 from kafkaesque.admin.rabbitmq.errors import not_found
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.requests.access_commands import AccessCommand
-from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
-from kafkaesque.broker.requests.queue_commands import ClientQueueCommand
+from kafkaesque.broker.requests.access_commands import (
+    AccessCommand,
+    AddRules,
+    PutCredential,
+    PutRole,
+    PutUser,
+    RemoveCredential,
+    RemoveRules,
+)
+from kafkaesque.broker.requests.exchange_commands import (
+    BindDestination,
+    CreateVhost,
+    DeclareExchange,
+    ExchangeCommand,
+    PutPolicy,
+)
+from kafkaesque.broker.requests.queue_commands import ClientQueueCommand, CreateQueue
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.routing.exchanges.topology import Vhost
 
-CHANGE_MS_MAX: Final = 10_000
-NODE_PREFIX: Final = "kafkaesque@"
-
 Command = AccessCommand | ExchangeCommand | ClientQueueCommand
+
+CHANGE_MS_MAX: Final = 10_000
+#: Commands of one import that are asked for at a time.
+UNDER_WAY_MAX: Final = 64
+#: What such an import asks for: a kind needs those before it.
+KINDS: Final[tuple[type[Command], ...]] = (
+    CreateVhost,
+    PutRole,
+    AddRules,
+    PutUser,
+    PutCredential,
+    RemoveCredential,
+    RemoveRules,
+    PutPolicy,
+    DeclareExchange,
+    CreateQueue,
+    BindDestination,
+)
+NODE_PREFIX: Final = "kafkaesque@"
 
 
 def node_name(node: int) -> str:
@@ -74,6 +104,65 @@ class Context:
 
         on_outcome(None)
 
+    def submit_many(
+        self, call: Call, commands: Sequence[Command], then: Callable[[], None]
+    ) -> None:
+        """Have the controller carry out commands, many at a time, in the order of `KINDS`.
+
+        The first refusal ends it when those that were asked for at the same time are answered.
+        """
+        stages = ([each for each in commands if isinstance(each, kind)] for kind in KINDS)
+        waiting = iter([stage for stage in stages if stage])
+
+        def go_on() -> None:
+            stage = next(waiting, None)
+            if stage is None:
+                self.when_current(call, then)
+            else:
+                _Stage(self, call, stage, go_on).start()
+
+        go_on()
+
     def when_current(self, call: Call, then: Callable[[], None]) -> None:
         """Go on once this broker has heard of all that was decided, or after a while."""
         self.doors.cluster.when_current(CHANGE_MS_MAX, lambda _: call.guard(then))
+
+
+class _Stage:
+    """Commands that do not depend on one another."""
+
+    def __init__(
+        self, context: Context, call: Call, commands: Sequence[Command], then: Callable[[], None]
+    ) -> None:
+        self._cluster = context.doors.cluster
+        self._call = call
+        self._left = iter(commands)
+        self._then = then
+        self._under_way = 0
+        self._refusal: RequestRefused | None = None
+
+    def start(self) -> None:
+        """Ask for as many as may be under way."""
+        while self._refusal is None and self._under_way < UNDER_WAY_MAX:
+            command = next(self._left, None)
+            if command is None:
+                break
+            self._under_way += 1
+            self._cluster.submit(self._call.sign(command), CHANGE_MS_MAX, self._on_outcome)
+        if not self._under_way:
+            self._end()
+
+    def _on_outcome(self, outcome: object) -> None:
+        self._under_way -= 1
+        if isinstance(outcome, RequestRefused):
+            self._refusal = self._refusal or outcome
+        if self._refusal is None:
+            self.start()
+        elif not self._under_way:
+            self._end()
+
+    def _end(self) -> None:
+        if self._refusal is not None:
+            self._call.refuse(self._refusal)
+        else:
+            self._then()

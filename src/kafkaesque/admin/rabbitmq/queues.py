@@ -142,6 +142,18 @@ class QueuePages:
         self._context.vhost(call)
         name, body = call.queue, call.body(NewQueue)
         call.need(Operation.CREATE, ResourceType.QUEUE, queue_resource(name))
+        command = self.plan(name, body)
+        if command is None:
+            call.done()
+        else:
+            self._context.submit(call, command, lambda: call.done(is_new=True))
+
+    def plan(self, name: QueueName, body: NewQueue) -> CreateQueue | None:
+        """Return the command that declares a queue; None if it is there already.
+
+        Raises:
+            ApiRefused, AmqpError: it cannot be so, or is there and differs.
+        """
         queues = self._context.doors.cluster.state.queues
         said, options = read_declaration(
             QueueDeclare(
@@ -156,17 +168,15 @@ class QueuePages:
         found = queues.get(name)
         if found is not None:
             check_equivalent(found, said, options)
-            call.done()
-            return
+            return None
         if name.name.startswith(RESERVED_PREFIX):
             raise ApiRefused(403, f"queue name {name.name!r} contains reserved prefix 'amq.*'")
-        command = CreateQueue(
+        return CreateQueue(
             vhost=name.vhost,
             name=name.name,
             options=options,
             replication_factor=said.number(GROUP_SIZE) or -1,
         )
-        self._context.submit(call, command, lambda: call.done(is_new=True))
 
     def delete(self, call: Call) -> None:
         """Delete one with all that it holds; if that is asked, only an unused or an empty one."""

@@ -10,14 +10,20 @@ from typing import Final
 import msgspec
 
 from kafkaesque.access.acl_filters import AclFilter, PatternType
-from kafkaesque.access.credentials import ScramVerifier
+from kafkaesque.access.credentials import SaltedDigest, ScramVerifier
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.principals import Principal, User, check_name, role_principal, user_principal
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Effect, PatternKind, Rule
+from kafkaesque.access.salted_digests import (
+    DEFAULT_ALGORITHM,
+    read_salted_digest,
+    write_salted_digest,
+)
 from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256
 from kafkaesque.access.scram_verifiers import verifier_of_password
 from kafkaesque.access.secret import Secret
+from kafkaesque.access.state import AccessState
 from kafkaesque.admin.rabbitmq.calls import Call, Route
 from kafkaesque.admin.rabbitmq.cluster import ADMINISTRATOR, MONITORING
 from kafkaesque.admin.rabbitmq.context import Command, Context
@@ -28,6 +34,7 @@ from kafkaesque.broker.requests.access_commands import (
     PutCredential,
     PutRole,
     PutUser,
+    RemoveCredential,
     RemoveRules,
     RemoveUser,
 )
@@ -84,7 +91,7 @@ class UserPages:
                 for _, each in sorted(state.users.items())
                 if not any(
                     kind in state.rule_index.shelves(user_principal(each.name))
-                    for kind in OWN_TYPES
+                    for kind in (*OWN_TYPES, ResourceType.VHOST)
                 )
             ]
         )
@@ -131,17 +138,12 @@ class UserPages:
         check_name(name)
         if name == "ANONYMOUS":
             raise ApiRefused(400, "ANONYMOUS is the user of clients that have not logged in")
-        if body.password_hash:
-            raise ApiRefused(
-                400,
-                "a hash of a password is not taken: give the password, or none and set it later",
-            )
         access = self._context.doors.access
         known = access.state.users.get(name) or User(name=name)
         user = msgspec.structs.replace(known, roles=body.roles(), epoch=0)
         commands = [*_roles(body.roles(), access.state.roles), PutUser(user=user)]
-        if body.password is None:
-            then(commands)
+        if not isinstance(body.password, str):
+            then([*commands, *self._digest_commands(name, body)])
             return
         password = Secret.of(body.password)
         salt = self._context.doors.dice.unique_bytes(SALT_BYTES)
@@ -151,12 +153,38 @@ class UserPages:
 
         def on_done(outcome: object, error: Exception | None) -> None:
             if isinstance(outcome, ScramVerifier):
-                put = PutCredential(credential=outcome)
-                call.guard(lambda: then([*commands, put]))
+                put = self._replacing(outcome)
+                call.guard(lambda: then([*commands, *put]))
             else:
                 call.refuse(error or ApiRefused(500, "the password could not be taken"))
 
         access.run(work, on_done)
+
+    def _digest_commands(self, name: str, body: NewUser) -> list[Command]:
+        if not body.password_hash:
+            return []
+        algorithm = body.hashing_algorithm or DEFAULT_ALGORITHM
+        return self._replacing(read_salted_digest(name, body.password_hash, algorithm))
+
+    def _replacing(self, made: ScramVerifier | SaltedDigest) -> list[Command]:
+        """Return the commands that put a password in the place of those that a user has.
+
+        Whatever limits those have, the new one has, too.
+        """
+        before = [
+            each
+            for each in self._context.doors.access.state.credentials_of(made.user)
+            if isinstance(each, ScramVerifier | SaltedDigest)
+        ]
+        if before:
+            made = msgspec.structs.replace(
+                made,
+                expires_ms=before[0].expires_ms,
+                networks=before[0].networks,
+                is_disabled=before[0].is_disabled,
+            )
+        old = [RemoveCredential(id=each.id) for each in before if each.id != made.id]
+        return [PutCredential(credential=made), *old]
 
     def delete(self, call: Call) -> None:
         """Delete a user, with all credentials, and the rules about queues and exchanges."""
@@ -174,6 +202,17 @@ class UserPages:
         known = self._context.doors.access.state.users
         there = [each for each in dict.fromkeys(names) if each in known]
         self._context.submit_all(call, _deletion(there), call.done)
+
+
+def defined(state: AccessState, user: User) -> UserShown:
+    """Return a user as definitions have it: with its password, if that was brought over."""
+    for each in state.credentials_of(user.name):
+        if isinstance(each, SaltedDigest):
+            text, algorithm = write_salted_digest(each)
+            return msgspec.structs.replace(
+                shown(user), password_hash=text, hashing_algorithm=algorithm
+            )
+    return shown(user)
 
 
 def shown(user: User) -> UserShown:
@@ -213,7 +252,7 @@ def _deletion(names: Iterable[str]) -> list[Command]:
     """Return the commands that end users; rules go first, or a later user would have them."""
     commands: list[Command] = []
     for name in names:
-        for kind in OWN_TYPES:
+        for kind in (*OWN_TYPES, ResourceType.VHOST):
             wanted = AclFilter(
                 resource_type=kind,
                 pattern_type=PatternType.ANY,

@@ -289,7 +289,7 @@ class UserShown(Answer, frozen=True, kw_only=True):
 class NewUser(Asked, frozen=True, kw_only=True):
     """A user that is made, or made so."""
 
-    password: str | None = None
+    password: str | msgspec.UnsetType | None = msgspec.UNSET
     password_hash: str | None = None
     hashing_algorithm: str | None = None
     #: A list, or names between commas.
@@ -328,3 +328,104 @@ class NewPolicy(Asked, frozen=True, kw_only=True, rename={"apply_to": "apply-to"
     definition: Arguments
     priority: int = 0
     apply_to: str = "all"
+
+
+# -- permissions
+
+
+class PermissionShown(Answer, frozen=True, kw_only=True):
+    """What a user may do in a virtual host."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class NewPermission(Asked, frozen=True, kw_only=True):
+    """What a user is to be allowed in a virtual host: names as regular expressions."""
+
+    configure: str
+    write: str
+    read: str
+
+
+# -- definitions
+
+
+class DefinedUser(NewUser, frozen=True, kw_only=True):
+    """A user of a definitions file."""
+
+    name: str
+
+
+class DefinedVhost(Asked, frozen=True, kw_only=True):
+    """A virtual host of a definitions file."""
+
+    name: str
+
+
+class DefinedPermission(NewPermission, frozen=True, kw_only=True):
+    """A permission of a definitions file."""
+
+    user: str
+    vhost: str
+
+
+class DefinedPolicy(NewPolicy, frozen=True, kw_only=True, rename={"apply_to": "apply-to"}):
+    """A policy of a definitions file. In one of a virtual host, that is said nowhere."""
+
+    vhost: str | msgspec.UnsetType = msgspec.UNSET
+    name: str
+
+
+class DefinedParameter(Asked, frozen=True, kw_only=True):
+    """A parameter of a definitions file: RabbitMQ keeps operators' policies there."""
+
+    component: str
+    vhost: str | msgspec.UnsetType = msgspec.UNSET
+    name: str
+    value: AnyJson
+
+
+class DefinedQueue(NewQueue, frozen=True, kw_only=True):
+    """A queue of a definitions file."""
+
+    vhost: str | msgspec.UnsetType = msgspec.UNSET
+    name: str
+
+
+class DefinedExchange(NewExchange, frozen=True, kw_only=True):
+    """An exchange of a definitions file."""
+
+    vhost: str | msgspec.UnsetType = msgspec.UNSET
+    name: str
+
+
+class DefinedBinding(NewBinding, frozen=True, kw_only=True):
+    """A binding of a definitions file."""
+
+    vhost: str | msgspec.UnsetType = msgspec.UNSET
+    source: str
+    destination: str
+    destination_type: str = "queue"
+
+
+class Definitions(Asked, frozen=True, kw_only=True):
+    """All that can be brought from one cluster to another; messages are not among it."""
+
+    rabbit_version: str = RABBITMQ_VERSION
+    rabbitmq_version: str = RABBITMQ_VERSION
+    product_name: str = "Kafkaesque"
+    product_version: str = ""
+    users: list[DefinedUser] = []
+    vhosts: list[DefinedVhost] = []
+    permissions: list[DefinedPermission] = []
+    topic_permissions: list[AnyJson] = []
+    parameters: list[DefinedParameter] = []
+    global_parameters: list[AnyJson] = []
+    policies: list[DefinedPolicy] = []
+    queues: list[DefinedQueue] = []
+    exchanges: list[DefinedExchange] = []
+    bindings: list[DefinedBinding] = []

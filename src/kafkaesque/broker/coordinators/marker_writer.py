@@ -87,7 +87,7 @@ class MarkerWriter:
                 self._tell(where, done)
 
         try:
-            state = self._metadata.state.partition(where)
+            state = self._metadata.state.placed(where)
         except UnknownTopicOrPartition:
             if self._is_current:
                 self._tell(where, MarkerOutcome.PARTITION_GONE)

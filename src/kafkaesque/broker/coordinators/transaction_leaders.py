@@ -15,6 +15,7 @@ the topic that the coordinator means.
 from collections.abc import Callable
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.peers.messages import LeaderReport
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -95,7 +96,7 @@ class TransactionLeaders:
         by_leader: dict[NodeId, list[LedPartition]] = {}
         for where in added.partitions:
             try:
-                state = self._metadata.state.partition(where)
+                state = self._metadata.state.placed(where)
             except UnknownTopicOrPartition:
                 continue
             report = self.report(state.group)
@@ -121,11 +122,15 @@ class TransactionLeaders:
             else:
                 self._caller.ask(leader, request, Done, CONFIRM_TIMEOUT_MS, lambda _: None)
 
+    def _find(self, where: TopicPartition) -> Partition:
+        state = self._metadata.state.placed(where)
+        return self._partitions.find_log(state.topic_id, state.partition)
+
     def serve_confirmation(self, request: ConfirmTransaction) -> None:
         """Take note for the partitions that are led here as the coordinator believes."""
         for each in request.partitions:
             try:
-                partition = self._partitions.find(TopicPartition(each.topic, each.partition))
+                partition = self._find(TopicPartition(each.topic, each.partition))
                 partition.check_leader(each.leader_epoch)
             except RequestRefused:
                 continue
@@ -148,7 +153,7 @@ class TransactionLeaders:
 
         try:
             where = TopicPartition(request.topic, request.partition)
-            partition = self._partitions.find(where)
+            partition = self._find(where)
             if request.topic_id not in (b"", partition.state.topic_id):
                 raise UnknownTopicId(f"the marker is for another topic named {request.topic!r}")
             partition.check_leader(request.leader_epoch)

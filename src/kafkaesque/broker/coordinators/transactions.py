@@ -187,7 +187,7 @@ class TransactionCoordinators(
 
     def _knows_topic(self, request: AddToTransaction) -> bool:
         given = TopicId(request.topic_id)
-        return not given or given in self._metadata.state.topics_by_id
+        return not given or self._metadata.state.owner(given) is not None
 
     def _serve_now(
         self, request: AddToTransaction, on_done: Callable[[AddedToTransaction], None]

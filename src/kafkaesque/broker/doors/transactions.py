@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.controller.producer_ids import OnProducerId, ProducerIds
+from kafkaesque.broker.coordinators.transaction_runner import TransactionRunner
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 
 
@@ -16,11 +17,20 @@ class Transactions:
         "list_transactions",
         "new_producer_id",
         "next_token",
+        "run",
         "step",
         "when_found",
     )
 
-    def __init__(self, *, coordinators: TransactionCoordinators, ids: ProducerIds) -> None:
+    def __init__(
+        self,
+        *,
+        coordinators: TransactionCoordinators,
+        ids: ProducerIds,
+        runner: TransactionRunner,
+    ) -> None:
+        #: Runs a transaction over queues and topics that is said all at once.
+        self.run = runner.run
         #: The tables on this broker, for those who count them.
         self.coordinators = coordinators
         #: Brings a request to the coordinator on this broker, or says that it is elsewhere.

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from kafkaesque.access.rules import VHOST_MARK
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.feature_planner import check_may_have_exchanges
 from kafkaesque.broker.metadata.key_planner import keys_that_end_with
@@ -52,6 +53,7 @@ def plan_exchanges(
         case DeleteVhost():
             return _plan_vhost_deletion(state, command, wall_ms)
         case DeclareExchange():
+            _check_exchange_name(command.vhost, command.name)
             wanted = ExchangeDeclared(
                 vhost=command.vhost,
                 name=command.name,
@@ -111,6 +113,16 @@ def check_may_add_vhost(state: ClusterState, vhost: str) -> None:
 
 def _changes(records: Iterable[AnyRoutingRecord]) -> list[AnyMetadataRecord]:
     return [RoutingChanged(change=each) for each in records]
+
+
+def _check_exchange_name(vhost: str, name: str) -> None:
+    """Refuse a name that rules could not tell from one of another virtual host.
+
+    Raises:
+        BadArgument: it begins as those do.
+    """
+    if vhost == DEFAULT_VHOST and name.startswith(VHOST_MARK):
+        raise BadArgument(f"names of exchanges do not begin with {VHOST_MARK!r}")
 
 
 def _plan_vhost(state: ClusterState, command: CreateVhost) -> list[AnyMetadataRecord]:

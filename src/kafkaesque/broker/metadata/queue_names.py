@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kafkaesque.access.rules import PatternKind
+from kafkaesque.access.rules import DEFAULT_VHOST_PREFIX, VHOST_MARK, PatternKind
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.model.ids import TopicId
@@ -13,8 +13,6 @@ NAME_BYTES_MAX = 255
 #: Virtual hosts that begin so are the brokers' own: a share group's has the group behind it.
 OWN_VHOST_MARK = "__"
 SHARE_VHOST_MARK = "__share/"
-#: Names in rules begin so where the virtual host is not the default one.
-VHOST_MARK = "vhost:"
 
 
 class QueueName(NamedTuple):
@@ -104,12 +102,12 @@ def may_be_in_vhost(kind: PatternKind, name: str, vhost: str) -> bool:
     """Tell whether a rule for queues or exchanges may be for one of a virtual host."""
     if kind is PatternKind.ANY:
         return True
-    is_elsewhere = name.startswith(VHOST_MARK)
+    is_prefix = kind is PatternKind.PREFIX
     if vhost == DEFAULT_VHOST:
-        return not is_elsewhere
+        is_named = is_prefix and name.startswith(DEFAULT_VHOST_PREFIX)
+        return is_named or not name.startswith(VHOST_MARK)
     begin = queue_resource(QueueName(vhost, ""))
-    is_below = name.startswith(begin)
-    return is_below or (kind is PatternKind.PREFIX and begin.startswith(name))
+    return name.startswith(begin) or (is_prefix and begin.startswith(name))
 
 
 def queue_log(log_id: TopicId) -> str:

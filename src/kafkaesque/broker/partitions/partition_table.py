@@ -24,8 +24,14 @@ from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.checksum import crc32c
-from kafkaesque.model.errors import DiskFailed, LeaderNotAvailable, NotLeader, RequestRefused
-from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Offset, TopicPartition
+from kafkaesque.model.errors import (
+    DiskFailed,
+    LeaderNotAvailable,
+    NotLeader,
+    RequestRefused,
+    UnknownTopicOrPartition,
+)
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Offset, TopicId, TopicPartition
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.options import INT64_MAX
 from kafkaesque.raft.configuration import Configuration
@@ -145,10 +151,24 @@ class PartitionTable:
             NotLeader: it exists and is elsewhere.
             LeaderNotAvailable: it is to be here and is being opened.
         """
-        state = self._metadata.state.partition(where)
+        return self._found(self._metadata.state.partition(where))
+
+    def find_log(self, log_id: TopicId, number: int) -> Partition:
+        """Return the replica of a topic's partition, or of a queue's log, by its id.
+
+        Raises:
+            UnknownTopicOrPartition, NotLeader, LeaderNotAvailable: see `find`.
+        """
+        owner = self._metadata.state.owner(log_id)
+        if owner is None or not 0 <= number < len(owner.partitions):
+            raise UnknownTopicOrPartition("the topic or queue does not exist any more")
+        return self._found(owner.partitions[number])
+
+    def _found(self, state: PartitionState) -> Partition:
         partition = self._partitions.get(state.group)
         if partition is not None and partition.replica is not None:
             return partition
+        where = state.topic_partition
         if self._node in state.replicas:
             raise LeaderNotAvailable(f"{where} is being opened")
         raise NotLeader(f"{where} is not on this broker", self._leaders.leader(state.group))

@@ -117,6 +117,10 @@ class QueueHosts:
 
     # -- requests
 
+    def find(self, log_id: TopicId, partition: int) -> QueueHost | None:
+        """Return the table of a queue's log, if the log is on this broker."""
+        return self._hosts.get((log_id, partition))
+
     def serve(self, request: AnyQueueRequest, on_done: Callable[[object], None]) -> None:
         """Do what another broker asks for; `on_done` gets refusals, too."""
         host = self._hosts.get((TopicId(request.log_id), request.partition))

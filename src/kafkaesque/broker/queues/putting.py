@@ -21,7 +21,7 @@ from kafkaesque.model.errors import (
     RequestRefused,
     RequestTimedOut,
 )
-from kafkaesque.model.message_headers import DEATH, IDENTITY, ORIGIN
+from kafkaesque.model.message_headers import DEATH, IDENTITY, ORIGIN, STAGED
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues import requests as r
@@ -31,7 +31,7 @@ from kafkaesque.queues.requests import Verdict
 FULL = -1
 #: How long a message that would be refused waits for the options that hold.
 OPTIONS_MS_MAX = 5_000
-_OF_BROKERS = (DEATH, ORIGIN)
+_OF_BROKERS = (DEATH, ORIGIN, STAGED)
 _BYTES_MAX = 64 * 1024 * 1024
 
 OnPut = Callable[[PutResult | RequestRefused], None]
@@ -123,7 +123,7 @@ class Putting:
     def _admit(self) -> None:
         """Ask the engine for each message, and keep those that may be appended."""
         records = decode_batch(self._records, _BYTES_MAX)
-        identities = [_identity_of(record) for record in records]
+        identities = [identity_of_record(record) for record in records]
         sizes = [len(record.key or b"") + len(record.value or b"") for record in records]
         admissions = self._host.admit(identities, sizes)
         kept = [
@@ -134,7 +134,7 @@ class Putting:
                 if admission.verdict is Verdict.ADMITTED
             )
         ]
-        offsets = _places(admissions)
+        offsets = places(admissions)
         # A batch that was thinned out before, and checked off the loop, is thinned out once more.
         self._offsets = _merged(self._offsets, offsets) if self._offsets else offsets
         if len(kept) < len(records):
@@ -157,7 +157,7 @@ class Putting:
         elif isinstance(outcome, RequestRefused):
             self._on_done(RequestTimedOut(f"{outcome}; the messages may be in the queue"))
         elif self._offsets:
-            self._on_done(PutResult(_filled(self._offsets, outcome.base_offset)))
+            self._on_done(PutResult(filled(self._offsets, outcome.base_offset)))
         else:
             base_offset = outcome.base_offset
             self._on_done(PutResult(list(range(base_offset, base_offset + header.record_count))))
@@ -170,21 +170,25 @@ def _without_words_of_brokers(batch: bytearray) -> bytearray:
     """
     if not any(name.encode() in batch for name in _OF_BROKERS):
         return batch
-    kept = [
-        record._replace(headers=tuple(h for h in record.headers if h[0] not in _OF_BROKERS))
-        for record in decode_batch(batch, _BYTES_MAX)
-    ]
-    return encode_batch(kept)
+    return encode_batch([stripped(record) for record in decode_batch(batch, _BYTES_MAX)])
 
 
-def _identity_of(record: Record) -> bytes:
+def stripped(record: Record) -> Record:
+    """Return a record without what only brokers say."""
+    if not any(name in _OF_BROKERS for name, _ in record.headers):
+        return record
+    return record._replace(headers=tuple(h for h in record.headers if h[0] not in _OF_BROKERS))
+
+
+def identity_of_record(record: Record) -> bytes:
+    """Return the identity that a message says it has; empty: none."""
     for name, value in record.headers:
         if name == IDENTITY and value is not None and len(value) == 16:
             return value
     return b""
 
 
-def _places(admissions: Sequence[r.Admission]) -> list[int | None]:
+def places(admissions: Sequence[r.Admission]) -> list[int | None]:
     """Return where each message is; None where it is to be appended, -2 and less for its twin."""
     places: list[int | None] = []
     for admission in admissions:
@@ -212,7 +216,7 @@ def _merged(before: list[int | None], after: list[int | None]) -> list[int | Non
     return merged
 
 
-def _filled(places: list[int | None], base_offset: int) -> list[int]:
+def filled(places: list[int | None], base_offset: int) -> list[int]:
     """Return offsets: those that were to be appended stand in order from the base offset on."""
     filled: list[int] = []
     next_offset = base_offset

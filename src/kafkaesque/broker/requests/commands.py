@@ -12,6 +12,7 @@ from kafkaesque.broker.requests.live_requests import LiveRequest
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
+from kafkaesque.broker.requests.transaction_requests import JoinTransaction, RunTransaction
 
 
 class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
@@ -427,6 +428,8 @@ AnyPeerRequest = (
     | WriteMarker
     | AddToTransaction
     | ConfirmTransaction
+    | RunTransaction
+    | JoinTransaction
 )
 
 

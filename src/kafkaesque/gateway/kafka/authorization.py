@@ -209,6 +209,9 @@ ROWS: Final[Mapping[int, Row]] = {
         "exchanges:alter_binding",
     ),
     ApiKey.PUBLISH_MESSAGES: Row(_exchange(_O.WRITE), "exchanges:publish"),
+    ApiKey.RUN_TRANSACTION: Row(
+        (*_queue(_O.READ, _O.WRITE), *_topic(_O.WRITE)), "transactions_of_queues:run"
+    ),
     ApiKey.DESCRIBE_LOGS: _whole(_O.DESCRIBE),
     ApiKey.DESCRIBE_ACCESS: _whole(_O.DESCRIBE),
     ApiKey.ALTER_ACCESS: _whole(_O.ALTER),

@@ -70,6 +70,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.ALTER_EXCHANGE: _later("exchanges", "on_alter_exchange"),
     ApiKey.ALTER_BINDING: _later("exchanges", "on_alter_binding"),
     ApiKey.PUBLISH_MESSAGES: _later("exchanges", "on_publish"),
+    ApiKey.RUN_TRANSACTION: _later("queue_transactions", "on_run"),
     ApiKey.DESCRIBE_LOGS: _later("logs", "on_describe_logs"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
@@ -158,6 +159,8 @@ OWN_APIS: Mapping[int, str] = {
     ApiKey.ALTER_EXCHANGE: "declares or deletes an exchange",
     ApiKey.ALTER_BINDING: "binds a queue, an exchange or a topic to an exchange, or unbinds it",
     ApiKey.PUBLISH_MESSAGES: "publishes messages to an exchange",
+    ApiKey.RUN_TRANSACTION: "puts messages, accepts messages that were taken, and appends records "
+    "to topics: all or none",
     ApiKey.DESCRIBE_LOGS: "where the logs of queues and of share groups are, which are no topics",
 }
 

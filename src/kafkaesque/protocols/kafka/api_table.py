@@ -96,6 +96,7 @@ class ApiKey(IntEnum):
     ALTER_BINDING = 20023
     PUBLISH_MESSAGES = 20024
     DESCRIBE_LOGS = 20025
+    RUN_TRANSACTION = 20026
 
 
 #: API key -> (first version, last version, first flexible version or none,
@@ -187,4 +188,5 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     20023: (0, 0, 0, "alter_binding"),
     20024: (0, 0, 0, "publish_messages"),
     20025: (0, 0, 0, "describe_logs"),
+    20026: (0, 0, 0, "run_transaction"),
 }

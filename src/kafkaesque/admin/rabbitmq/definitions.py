@@ -1,0 +1,359 @@
+"""`/definitions`: all that can be brought from one cluster to another, or from RabbitMQ.
+
+An import is checked as a whole before anything is changed. What is there already and the same stays
+as it is, so an import that has ended in the middle can be asked for again. Nothing is removed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.admin.rabbitmq.calls import Call, Route
+from kafkaesque.admin.rabbitmq.context import Command, Context
+from kafkaesque.admin.rabbitmq.errors import ApiRefused
+from kafkaesque.admin.rabbitmq.permissions import PermissionPages
+from kafkaesque.admin.rabbitmq.queues import QueuePages
+from kafkaesque.admin.rabbitmq.users import UserPages, defined
+from kafkaesque.admin.rabbitmq.values import (
+    DefinedBinding,
+    DefinedExchange,
+    DefinedParameter,
+    DefinedPermission,
+    DefinedPolicy,
+    DefinedQueue,
+    DefinedUser,
+    DefinedVhost,
+    Definitions,
+    NewPolicy,
+    UserShown,
+)
+from kafkaesque.broker.metadata.queue_names import (
+    QueueName,
+    check_vhost,
+    exchange_resource,
+    queue_resource,
+)
+from kafkaesque.broker.requests.exchange_commands import (
+    BindDestination,
+    CreateVhost,
+    DeclareExchange,
+    PutPolicy,
+)
+from kafkaesque.chassis.amqp.arguments import arguments_of, declaration_of
+from kafkaesque.chassis.meanings import plain_arguments
+from kafkaesque.routing.exchanges.records import Destination, PolicyPut
+from kafkaesque.routing.exchanges.topology import (
+    DEFAULT_EXCHANGE,
+    DEFAULT_VHOST,
+    PREDECLARED,
+    Vhost,
+)
+
+OPERATOR_POLICY: Final = "operator_policy"
+_KINDS: Final = ("queue", "exchange", "topic")
+Scope = str | msgspec.UnsetType
+
+
+class DefinitionPages:
+    """See the module."""
+
+    def __init__(
+        self, context: Context, queues: QueuePages, users: UserPages, permissions: PermissionPages
+    ) -> None:
+        self._context: Final = context
+        self._queues: Final = queues
+        self._users: Final = users
+        self._permissions: Final = permissions
+
+    def routes(self) -> list[Route]:
+        """Return the operations."""
+        return [
+            Route(method="GET", path="/definitions", handle=self.export_all),
+            Route(method="POST", path="/definitions", handle=self.import_all),
+            Route(method="GET", path="/definitions/{vhost}", handle=self.export_vhost),
+            Route(method="POST", path="/definitions/{vhost}", handle=self.import_vhost),
+        ]
+
+    # -- export
+
+    def export_all(self, call: Call) -> None:
+        """Return all of the cluster: for those who could give themselves any right to see it."""
+        call.need_cluster(Operation.ALTER)
+        door, state = self._context.doors.exchanges, self._context.doors.access.state
+        vhosts = [door.vhost(name) for name in door.vhosts()]
+        permissions = [
+            DefinedPermission(
+                user=each.user,
+                vhost=each.vhost,
+                configure=each.configure,
+                write=each.write,
+                read=each.read,
+            )
+            for each in self._permissions.all()
+        ]
+        users = [_user(defined(state, user)) for _, user in sorted(state.users.items())]
+        found = Definitions(
+            product_version=self._context.version,
+            users=users,
+            vhosts=[DefinedVhost(name=each.name) for each in vhosts],
+            permissions=permissions,
+            parameters=[each for vhost in vhosts for each in _parameters(vhost, vhost.name)],
+            policies=[each for vhost in vhosts for each in _policies(vhost, vhost.name)],
+            queues=[each for vhost in vhosts for each in self._queues_of(vhost, vhost.name)],
+            exchanges=[each for vhost in vhosts for each in _exchanges(vhost, vhost.name)],
+            bindings=[each for vhost in vhosts for each in _bindings(vhost, vhost.name)],
+        )
+        call.answer(found)
+
+    def export_vhost(self, call: Call) -> None:
+        """Return what is in a virtual host, without its name: for another one."""
+        call.need_cluster(Operation.ALTER)
+        vhost = self._context.vhost(call)
+        found = Definitions(
+            product_version=self._context.version,
+            parameters=list(_parameters(vhost, msgspec.UNSET)),
+            policies=list(_policies(vhost, msgspec.UNSET)),
+            queues=list(self._queues_of(vhost, msgspec.UNSET)),
+            exchanges=list(_exchanges(vhost, msgspec.UNSET)),
+            bindings=list(_bindings(vhost, msgspec.UNSET)),
+        )
+        call.answer(found)
+
+    def _queues_of(self, vhost: Vhost, scope: Scope) -> Iterator[DefinedQueue]:
+        queues = self._context.doors.cluster.state.queues_by_vhost.get(vhost.name, {})
+        for name, queue in sorted(queues.items()):
+            said = declaration_of(queue)
+            if queue.source is not None or (said is not None and said.is_exclusive):
+                # A cursor goes with its topic, an exclusive queue with its connection.
+                continue
+            yield DefinedQueue(
+                vhost=scope,
+                name=name,
+                durable=True if said is None else said.durable,
+                auto_delete=said is not None and said.auto_delete,
+                arguments=arguments_of(queue),
+            )
+
+    # -- import
+
+    def import_all(self, call: Call) -> None:
+        """Bring in what a file says of a whole cluster."""
+        call.need_cluster(Operation.ALTER)
+        wanted = call.body(Definitions)
+        vhosts = {each.name for each in wanted.vhosts}
+        for name in vhosts:
+            check_vhost(name)
+        known = {*vhosts, *self._context.doors.exchanges.vhosts()}
+        commands: list[Command] = [CreateVhost(vhost=name) for name in sorted(vhosts)]
+        rest = self._plan(call, wanted, lambda scope: _named(scope, known))
+        permissions = [
+            each
+            for wish in wanted.permissions
+            for each in self._permissions.plan(wish.user, _named(wish.vhost, known), wish)
+        ]
+
+        def on_users(planned: Sequence[Command]) -> None:
+            every = [*commands, *planned, *permissions, *rest]
+            self._context.submit_many(call, every, call.done)
+
+        self._plan_users(call, wanted.users, on_users)
+
+    def import_vhost(self, call: Call) -> None:
+        """Bring in what a file says of one virtual host."""
+        call.need_cluster(Operation.ALTER)
+        name = self._context.vhost(call).name
+        commands = self._plan(call, call.body(Definitions), lambda _: name)
+        self._context.submit_many(call, commands, call.done)
+
+    def _plan_users(
+        self, call: Call, users: Iterable[DefinedUser], then: Callable[[list[Command]], None]
+    ) -> None:
+        """Go on with the commands for all users; each password takes milliseconds of work."""
+        left, commands = iter(users), list[Command]()
+
+        def go_on(planned: Sequence[Command]) -> None:
+            commands.extend(planned)
+            user = next(left, None)
+            if user is None:
+                then(commands)
+            else:
+                self._users.plan(call, user.name, user, go_on)
+
+        go_on(())
+
+    def _plan(
+        self, call: Call, wanted: Definitions, vhost_of: Callable[[Scope], str]
+    ) -> list[Command]:
+        """Return the commands for what is in virtual hosts.
+
+        Raises:
+            ApiRefused, AmqpError: something cannot be so, or is there and differs.
+        """
+        commands: list[Command] = [
+            _put(vhost_of(each.vhost), each.name, each, is_operator=False)
+            for each in wanted.policies
+        ]
+        for each in wanted.parameters:
+            if each.component == OPERATOR_POLICY:
+                body = _operator_policy(each)
+                commands.append(_put(vhost_of(each.vhost), each.name, body, is_operator=True))
+        for exchange in wanted.exchanges:
+            commands += _exchange(vhost_of(exchange.vhost), exchange)
+        for queue in wanted.queues:
+            command = self._queues.plan(QueueName(vhost_of(queue.vhost), queue.name), queue)
+            commands += [] if command is None else [command]
+        for binding in wanted.bindings:
+            commands += _binding(call, vhost_of(binding.vhost), binding)
+        return commands
+
+
+# -- what there is, as definitions
+
+
+def _user(user: UserShown) -> DefinedUser:
+    return DefinedUser(
+        name=user.name,
+        password_hash=user.password_hash,
+        hashing_algorithm=user.hashing_algorithm,
+        tags=user.tags,
+    )
+
+
+def _parameters(vhost: Vhost, scope: Scope) -> Iterator[DefinedParameter]:
+    for each in vhost.policies:
+        if each.is_operator:
+            value = {
+                "pattern": each.pattern,
+                "definition": each.definition,
+                "priority": each.priority,
+                "apply-to": each.apply_to,
+            }
+            yield DefinedParameter(
+                component=OPERATOR_POLICY, vhost=scope, name=each.name, value=value
+            )
+
+
+def _policies(vhost: Vhost, scope: Scope) -> Iterator[DefinedPolicy]:
+    for each in vhost.policies:
+        if not each.is_operator:
+            yield _policy(each, scope)
+
+
+def _policy(policy: PolicyPut, scope: Scope) -> DefinedPolicy:
+    return DefinedPolicy(
+        vhost=scope,
+        name=policy.name,
+        pattern=policy.pattern,
+        definition=policy.definition,
+        priority=policy.priority,
+        apply_to=policy.apply_to,
+    )
+
+
+def _exchanges(vhost: Vhost, scope: Scope) -> Iterator[DefinedExchange]:
+    for name, each in sorted(vhost.exchanges.items()):
+        if name not in PREDECLARED:
+            yield DefinedExchange(
+                vhost=scope,
+                name=name,
+                type=each.definition.type,
+                durable=each.definition.is_durable,
+                auto_delete=each.definition.is_auto_delete,
+                internal=each.definition.is_internal,
+                arguments=plain_arguments(each.definition.arguments),
+            )
+
+
+def _bindings(vhost: Vhost, scope: Scope) -> Iterator[DefinedBinding]:
+    for each in sorted(vhost.bindings()):
+        to = each.destination
+        yield DefinedBinding(
+            vhost=scope,
+            source=each.source,
+            destination=to.name,
+            destination_type="topic" if to.is_topic else "exchange" if to.is_exchange else "queue",
+            routing_key=each.key,
+            arguments=plain_arguments(each.arguments),
+        )
+
+
+# -- definitions as commands
+
+
+def _named(scope: Scope, known: Iterable[str]) -> str:
+    """Return the virtual host that something is in.
+
+    Raises:
+        ApiRefused: it says none, or one that is not there.
+    """
+    vhost = scope if isinstance(scope, str) else DEFAULT_VHOST
+    if vhost not in known:
+        raise ApiRefused(400, f"there is no virtual host {vhost!r}, and none is defined")
+    return vhost
+
+
+def _put(vhost: str, name: str, policy: NewPolicy, *, is_operator: bool) -> PutPolicy:
+    return PutPolicy(
+        vhost=vhost,
+        name=name,
+        pattern=policy.pattern,
+        apply_to=policy.apply_to,
+        definition=policy.definition,
+        priority=policy.priority,
+        is_operator=is_operator,
+    )
+
+
+def _operator_policy(parameter: DefinedParameter) -> NewPolicy:
+    try:
+        return msgspec.convert(parameter.value, NewPolicy)
+    except msgspec.ValidationError as error:
+        raise ApiRefused(400, f"operator policy {parameter.name!r}: {error}") from None
+
+
+def _exchange(vhost: str, exchange: DefinedExchange) -> list[DeclareExchange]:
+    if exchange.name in PREDECLARED:
+        return []
+    return [
+        DeclareExchange(
+            vhost=vhost,
+            name=exchange.name,
+            type=exchange.type,
+            is_durable=exchange.durable,
+            is_auto_delete=exchange.auto_delete,
+            is_internal=exchange.internal,
+            arguments=exchange.arguments,
+        )
+    ]
+
+
+def _binding(call: Call, vhost: str, binding: DefinedBinding) -> list[BindDestination]:
+    """Return the command that makes a binding.
+
+    Raises:
+        ApiRefused: no rule allows it, or it leads to what there is no type of.
+    """
+    if binding.source == DEFAULT_EXCHANGE:
+        # Each queue has it of itself.
+        return []
+    kind = binding.destination_type
+    if kind not in _KINDS:
+        raise ApiRefused(400, f"a binding leads to one of {', '.join(_KINDS)}, not to {kind!r}")
+    to = Destination(binding.destination, kind == "exchange", kind == "topic")
+    call.need(Operation.READ, ResourceType.EXCHANGE, exchange_resource(vhost, binding.source))
+    if to.is_topic:
+        call.need(Operation.WRITE, ResourceType.TOPIC, to.name)
+    else:
+        kind_of = ResourceType.EXCHANGE if to.is_exchange else ResourceType.QUEUE
+        call.need(Operation.WRITE, kind_of, queue_resource(QueueName(vhost, to.name)))
+    return [
+        BindDestination(
+            vhost=vhost,
+            source=binding.source,
+            destination=to,
+            key=binding.routing_key,
+            arguments=binding.arguments,
+        )
+    ]

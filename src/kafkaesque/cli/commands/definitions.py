@@ -1,0 +1,125 @@
+"""`kafkaesque definitions`: export and import."""
+
+import json as json_text
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import Screen, counted
+
+app = new_app(help="Definitions: what RabbitMQ's file has of a cluster, messages excepted.")
+
+#: What a file has, in the order in which it is brought in.
+PARTS: Final = (
+    "vhosts",
+    "users",
+    "permissions",
+    "parameters",
+    "policies",
+    "exchanges",
+    "queues",
+    "bindings",
+)
+#: So many are asked for at once: an answer is waited for half a minute.
+CHUNK: Final = 500
+OfVhostOption = Annotated[
+    str | None,
+    typer.Option(
+        "--vhost",
+        metavar="NAME",
+        help="One virtual host alone, whatever its name was in the file.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("export")
+def export(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="Where to write it; without it, here.", show_default=False
+        ),
+    ] = None,
+    vhost: OfVhostOption = None,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Write virtual hosts, users, permissions, policies, exchanges, queues and bindings as JSON.
+
+    Passwords that were brought over from RabbitMQ are in it, as hashes. Others are not: their users
+    come without a password.
+
+    \b
+    Example:
+      kafkaesque definitions export cluster.json
+    """
+    from kafkaesque.cli import rabbitmq_requests as requests
+    from kafkaesque.cli.private_file import write_private
+
+    found = requests.read(bootstrap, _path(vhost), dict[str, Any])
+    text = json_text.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    # It may have hashes of passwords.
+    try:
+        write_private(file, text.encode())
+    except OSError as error:
+        raise CommandFailed(f"{file} cannot be written: {error.strerror}") from None
+    Screen(json=False).done(f"wrote {_sizes(found)} to {file}", {})
+
+
+@app.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    vhost: OfVhostOption = None,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Bring in a file of definitions, RabbitMQ's or ours. What is there and the same stays.
+
+    Nothing is removed. If it ends in the middle, run it again.
+
+    \b
+    Example:
+      rabbitmqctl export_definitions cluster.json
+      kafkaesque definitions import cluster.json
+    """
+    from kafkaesque.cli import rabbitmq_requests as requests
+
+    given = _read(file)
+    screen = Screen(json=json)
+    for part in PARTS if vhost is None else PARTS[3:]:
+        items = given.get(part) or []
+        for at in range(0, len(items), CHUNK):
+            chunk = {part: items[at : at + CHUNK]}
+            requests.change(bootstrap, "POST", _path(vhost), chunk)
+    counts = {part: len(given.get(part) or []) for part in PARTS}
+    screen.done(f"imported {_sizes(given)}", {"imported": counts})
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json_text.loads(file.read_text())
+    except OSError as error:
+        raise CommandFailed(f"{file} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise CommandFailed(f"{file} is no JSON: {error}") from None
+    if not isinstance(found, dict) or not any(isinstance(found.get(each), list) for each in PARTS):
+        raise CommandFailed(f"{file} is no file of definitions: it has no {', '.join(PARTS)}")
+    return found
+
+
+def _path(vhost: str | None) -> str:
+    from kafkaesque.cli.rabbitmq_requests import path_of
+
+    return path_of("definitions") if vhost is None else path_of("definitions", vhost)
+
+
+def _sizes(found: dict[str, Any]) -> str:
+    named = {"exchanges": "exchange", "queues": "queue", "bindings": "binding"}
+    counts = [counted(len(found.get(part) or []), word) for part, word in named.items()]
+    return f"{counts[0]}, {counts[1]} and {counts[2]}"

@@ -1,0 +1,304 @@
+"""Permissions and definitions of RabbitMQ's API, on a guarded port and at ports of clients."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkaesque.access.operations import Operation, ResourceType
+from tests.unit.admin.test_rabbitmq_rights import ask as ask_api
+from tests.unit.admin.visits import AdminCluster, Told
+from tests.unit.gateway_kafka.secured import PASSWORD, add_user, allow
+
+_O, _T = Operation, ResourceType
+SALT = b"salt"
+SECRET = "a password of before"
+
+
+def hashed(password: str, algorithm: str = "sha256") -> str:
+    """A password as RabbitMQ keeps it."""
+    digest = hashlib.new(algorithm, SALT + password.encode()).digest()
+    return base64.b64encode(SALT + digest).decode()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCluster]:
+    made = AdminCluster(tmp_path_factory.mktemp("definitions"))
+    add_user(made.live, "root")
+    for path in ("/vhosts/b", "/queues/%2F/orders", "/queues/%2F/bills", "/queues/b/orders"):
+        assert ask(made, "PUT", path, {}).status == 201
+    yield made
+    made.close()
+
+
+def ask(
+    cluster: AdminCluster,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    user: str = "root",
+    password: str = PASSWORD,
+) -> Told:
+    return ask_api(cluster, method, path, body, user=user, password=password)
+
+
+def add(cluster: AdminCluster, name: str) -> None:
+    told = ask(cluster, "PUT", f"/users/{name}", {"password": PASSWORD, "tags": ""})
+    assert told.status in (201, 204), told
+
+
+def queues(cluster: AdminCluster, user: str) -> list[tuple[str, str]]:
+    told = ask(cluster, "GET", "/queues", user=user)
+    assert told.status == 200, told
+    return [(each["vhost"], each["name"]) for each in told.json]
+
+
+def grant(cluster: AdminCluster, vhost: str, user: str, **patterns: str) -> int:
+    body = {"configure": "^$", "write": "^$", "read": "^$", **patterns}
+    return ask(cluster, "PUT", f"/permissions/{vhost}/{user}", body).status
+
+
+def test_permissions_are_given_shown_changed_and_taken(cluster: AdminCluster) -> None:
+    add(cluster, "anna")
+    assert ask(cluster, "GET", "/users/anna/permissions").json == []
+    assert ask(cluster, "GET", "/permissions/%2F/anna").status == 404
+    assert grant(cluster, "%2F", "anna", read=".*", write="^(bills|orders-.*)$") == 201
+    shown = ask(cluster, "GET", "/permissions/%2F/anna", user="anna").json
+    assert shown == {
+        "user": "anna",
+        "vhost": "/",
+        "configure": "^$",
+        "write": "^(bills|orders-.*)$",
+        "read": ".*",
+    }
+    # Of this virtual host, and of no other one.
+    assert queues(cluster, "anna") == [("/", "bills"), ("/", "orders")]
+    vhosts = ask(cluster, "GET", "/vhosts", user="anna").json
+    assert [each["name"] for each in vhosts] == ["/"]
+    assert grant(cluster, "b", "anna", read="^orders$") == 201
+    assert ("b", "orders") in queues(cluster, "anna")
+    assert len(ask(cluster, "GET", "/users/anna/permissions").json) == 2
+    everybody = ask(cluster, "GET", "/vhosts/b/permissions").json
+    assert [each["user"] for each in everybody] == ["anna"]
+    # What is put replaces what was there, in this virtual host.
+    assert grant(cluster, "%2F", "anna", read="^bills$") == 204
+    assert queues(cluster, "anna") == [("/", "bills"), ("b", "orders")]
+    assert ask(cluster, "DELETE", "/permissions/%2F/anna").status == 204
+    assert queues(cluster, "anna") == [("b", "orders")]
+    assert ask(cluster, "DELETE", "/permissions/%2F/anna").status == 404
+
+
+def test_what_rules_cannot_say_is_refused_and_changes_nothing(cluster: AdminCluster) -> None:
+    add(cluster, "bob")
+    assert grant(cluster, "%2F", "bob", read="^orders$", write="^o.ders$") == 400
+    assert grant(cluster, "nowhere", "bob", read=".*") == 404
+    assert grant(cluster, "%2F", "nobody", read=".*") == 404
+    assert queues(cluster, "bob") == []
+    body = {"configure": ".*", "write": ".*", "read": ".*"}
+    assert ask(cluster, "PUT", "/permissions/%2F/bob", body, user="bob").status == 403
+    assert ask(cluster, "GET", "/permissions", user="bob").status == 403
+    assert ask(cluster, "GET", "/users/anna/permissions", user="bob").status == 403
+
+
+def test_rules_that_were_made_in_other_ways_are_shown_too(cluster: AdminCluster) -> None:
+    add(cluster, "carl")
+    allow(cluster.live, "carl", _O.READ, _T.QUEUE, "*")
+    allow(cluster.live, "carl", _O.WRITE, _T.QUEUE, "vhost:b/or*")
+    allow(cluster.live, "carl", _O.CREATE, _T.EXCHANGE, "logs")
+    shown = {each["vhost"]: each for each in ask(cluster, "GET", "/users/carl/permissions").json}
+    assert shown["/"]["configure"] == "^logs$"
+    assert (shown["/"]["read"], shown["/"]["write"]) == (".*", "^$")
+    assert (shown["b"]["read"], shown["b"]["write"]) == (".*", "^or.*$")
+
+
+FILE: dict[str, Any] = {
+    "rabbit_version": "3.12.1",
+    "users": [
+        {
+            "name": "shop",
+            "password_hash": hashed(SECRET),
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["monitoring"],
+            "limits": {},
+        },
+        {
+            "name": "old",
+            "password_hash": hashed(SECRET, "sha512"),
+            "hashing_algorithm": "rabbit_password_hashing_sha512",
+            "tags": "administrator,builders",
+        },
+        {"name": "later", "password_hash": "", "tags": []},
+        {"name": "plain", "password": SECRET, "tags": ["builders"]},
+    ],
+    "vhosts": [{"name": "/"}, {"name": "shop"}],
+    "permissions": [
+        {"user": "shop", "vhost": "shop", "configure": ".*", "write": ".*", "read": ".*"}
+    ],
+    "topic_permissions": [],
+    "parameters": [
+        {
+            "component": "operator_policy",
+            "vhost": "shop",
+            "name": "limit",
+            "value": {
+                "pattern": ".",
+                "apply-to": "queues",
+                "definition": {"max-length": 50},
+                "priority": 0,
+            },
+        }
+    ],
+    "global_parameters": [{"name": "cluster_name", "value": "rabbit@before"}],
+    "policies": [
+        {
+            "vhost": "shop",
+            "name": "ha",
+            "pattern": "^bills",
+            "apply-to": "queues",
+            "definition": {"ha-mode": "all", "message-ttl": 90_000},
+            "priority": 3,
+        }
+    ],
+    "queues": [
+        {
+            "name": "bills",
+            "vhost": "shop",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-queue-type": "quorum", "x-max-length": 100},
+        },
+        {
+            "name": "lost",
+            "vhost": "shop",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {},
+        },
+    ],
+    "exchanges": [
+        {
+            "name": "tills",
+            "vhost": "shop",
+            "type": "topic",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {"alternate-exchange": "rest"},
+        }
+    ],
+    "bindings": [
+        {
+            "source": "tills",
+            "vhost": "shop",
+            "destination": "bills",
+            "destination_type": "queue",
+            "routing_key": "bill.#",
+            "arguments": {},
+        }
+    ],
+}
+
+
+def test_a_file_of_rabbitmq_is_brought_in_and_comes_out_again(cluster: AdminCluster) -> None:
+    for _ in range(2):
+        # What is there and the same is as good.
+        told = ask(cluster, "POST", "/definitions", FILE)
+        assert told.status == 204, told
+    shop = {"user": "shop", "password": SECRET}
+    assert ask(cluster, "GET", "/whoami", **shop).json == {"name": "shop", "tags": ["monitoring"]}
+    assert ask(cluster, "GET", "/whoami", user="shop", password="another").status == 401
+    old = ask(cluster, "GET", "/whoami", user="old", password=SECRET).json
+    assert old["tags"] == ["administrator"]
+    assert ask(cluster, "GET", "/whoami", user="plain", password=SECRET).status == 200
+    assert ask(cluster, "GET", "/whoami", user="later", password="any").status == 401
+    bills = ask(cluster, "GET", "/queues/shop/bills", **shop).json
+    assert (bills["type"], bills["policy"], bills["operator_policy"]) == ("quorum", "ha", "limit")
+    body = {"routing_key": "bill.7", "payload": "x"}
+    told = ask(cluster, "POST", "/exchanges/shop/tills/publish", body, **shop)
+    assert told.json == {"routed": True}
+
+    found = ask(cluster, "GET", "/definitions").json
+    users = {each["name"]: each for each in found["users"]}
+    assert users["shop"]["password_hash"] == hashed(SECRET)
+    assert users["old"]["hashing_algorithm"] == "rabbit_password_hashing_sha512"
+    # A password that was given here is a verifier, which is told nobody.
+    assert users["plain"]["password_hash"] == users["root"]["password_hash"] == ""
+    assert "password" not in users["plain"]
+    for part in ("queues", "exchanges", "policies", "parameters", "bindings"):
+        here = [each for each in found[part] if each["vhost"] == "shop"]
+        assert sorted(here, key=repr) == sorted(FILE[part], key=repr), part
+    assert FILE["permissions"][0] in found["permissions"]
+
+    alone = ask(cluster, "GET", "/definitions/shop").json
+    assert alone["users"] == []
+    assert "vhost" not in alone["queues"][0]
+    assert ask(cluster, "PUT", "/vhosts/twin").status == 201
+    assert ask(cluster, "POST", "/definitions/twin", alone).status == 204
+    twin = ask(cluster, "GET", "/definitions/twin").json
+    assert {**twin, "as_of": 0} == {**alone, "as_of": 0}
+
+
+def test_a_password_takes_the_place_of_one_that_was_brought_over(cluster: AdminCluster) -> None:
+    body = {"password_hash": hashed(SECRET), "tags": ""}
+    assert ask(cluster, "PUT", "/users/moved", body).status == 201
+    assert ask(cluster, "GET", "/whoami", user="moved", password=SECRET).status == 200
+    body = {"password": "a newer password", "tags": ""}
+    assert ask(cluster, "PUT", "/users/moved", body).status == 204
+    assert ask(cluster, "GET", "/whoami", user="moved", password=SECRET).status == 401
+    assert ask(cluster, "GET", "/whoami", user="moved", password="a newer password").status == 200
+    body = {"password_hash": hashed(SECRET), "tags": ""}
+    assert ask(cluster, "PUT", "/users/moved", body).status == 204
+    assert ask(cluster, "GET", "/whoami", user="moved", password="a newer password").status == 401
+    assert ask(cluster, "GET", "/whoami", user="moved", password=SECRET).status == 200
+
+
+@pytest.mark.parametrize(
+    ("part", "item"),
+    [
+        ("users", {"name": "u", "password_hash": "AAAA", "tags": ""}),
+        ("users", {"name": "u", "password_hash": "?", "tags": ""}),
+        (
+            "users",
+            {
+                "name": "u",
+                "password_hash": hashed("x", "md5"),
+                "hashing_algorithm": "rabbit_password_hashing_md5",
+                "tags": "",
+            },
+        ),
+        ("users", {"name": "*", "password": "x", "tags": ""}),
+        ("vhosts", {"name": "__own"}),
+        ("queues", {"name": "q", "vhost": "nowhere", "durable": True}),
+        ("queues", {"name": "q", "vhost": "new", "arguments": {"x-max-length": "9"}}),
+        ("queues", {"name": "orders", "vhost": "/", "durable": False}),
+        ("permissions", {"user": "u", "vhost": "/", "configure": "a", "write": "", "read": ""}),
+        ("bindings", {"source": "s", "vhost": "/", "destination": "q", "destination_type": "x"}),
+        ("parameters", {"component": "operator_policy", "name": "p", "value": {"pattern": 3}}),
+        ("users", {"tags": ""}),
+    ],
+)
+def test_an_import_is_checked_as_a_whole_before_it_begins(
+    cluster: AdminCluster, part: str, item: dict[str, Any]
+) -> None:
+    file: dict[str, Any] = {"vhosts": [{"name": "new"}]}
+    file[part] = [*file.get(part, []), item]
+    told = ask(cluster, "POST", "/definitions", file)
+    assert told.status == 400, told
+    assert ask(cluster, "GET", "/vhosts/new").status == 404
+
+
+def test_definitions_are_administrators(cluster: AdminCluster) -> None:
+    add(cluster, "dora")
+    for method, path in (
+        ("GET", "/definitions"),
+        ("POST", "/definitions"),
+        ("GET", "/definitions/b"),
+        ("POST", "/definitions/b"),
+    ):
+        body: dict[str, Any] | None = {} if method == "POST" else None
+        assert ask(cluster, method, path, body, user="dora").status == 403
