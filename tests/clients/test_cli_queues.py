@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.kafka_helpers import unique
+from tests.clients.kafka_helpers import Sent, produce, unique
 from tests.clients.test_cli import KAFKAESQUE, Cli, cli
 from tests.waiting import eventually
 
@@ -44,6 +44,24 @@ def test_messages_are_put_printed_and_acknowledged(cli: Cli, queue: str) -> None
     assert _has(cli, queue, ready=0, in_flight=0, removed_settled=2)()
     nothing = cli("queue", "get", queue, "--wait", "0.5", code=5)
     assert "no message" in nothing.errors
+
+
+def test_a_queue_over_a_topic_with_partitions_is_emptied(cli: Cli, bootstrap_servers: str) -> None:
+    topic, name = unique("topic"), unique("over")
+    cli("topic", "create", topic, "-p", "3", "-r", "1")
+    produce(bootstrap_servers, topic, [Sent(key=b"%d" % n, value=b"%d" % n) for n in range(30)])
+    options = ("-c", f"source.topic={topic}", "-c", "source.start=earliest")
+    cli("queue", "create", name, *options)
+    got = cli("queue", "get", name, "--count", "30", "--wait", "20")
+    assert sorted(got.output.split(), key=int) == [str(number) for number in range(30)]
+    assert "may come again" not in got.errors
+    eventually(_has(cli, name, in_flight=0, removed_settled=30), "all are settled")
+    # What is put then is peeked where it is.
+    produce(bootstrap_servers, topic, [Sent(key=b"%d" % n, value=b"%d" % n) for n in range(30)])
+    kept = cli("queue", "get", name, "--count", "30", "--wait", "20", "--keep", "locked")
+    peeked = [cli("queue", "peek", name, "-p", str(n), "--count", "30").output for n in range(3)]
+    assert [each.count("in-flight") > 0 for each in peeked] == [True] * 3
+    assert sum(each.count("in-flight") for each in peeked) == len(kept.output.split())
 
 
 def test_lines_of_standard_input_are_put_as_they_come(cli: Cli, queue: str) -> None:

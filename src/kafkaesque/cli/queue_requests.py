@@ -93,6 +93,8 @@ class Shown:
     headers: Headers
     attempt: int
     failures: int
+    #: Of a queue over a topic, which has as many as the topic.
+    partition: int = 0
     #: Where it is, if it was looked at and not taken.
     place: str = ""
     not_before_ms: int = 0
@@ -278,7 +280,7 @@ def take(queue: Queue, count: int, wait_ms: int, lock_ms: int) -> list[Shown]:
     )
     answer = _ask(queue, ApiKey.TAKE_MESSAGES, request, wait_ms)
     return [
-        _shown(record, attempt=attempt, failures=failures)
+        _shown(record, attempt=attempt, failures=failures, partition=answer.partition)
         for record, attempt, failures in zip(
             _records(answer.records), answer.attempts, answer.failures, strict=True
         )
@@ -291,15 +293,28 @@ def settle(queue: Queue, messages: Sequence[Shown], action: int) -> int:
     Raises:
         CommandFailed: no broker answers, or it refuses.
     """
-    claims = [Claim(each.offset, each.offset + 1, each.attempt) for each in messages]
-    request = SettleMessagesRequest(
-        queue.vhost, queue.name, action, claims, may_be_late=True, timeout_ms=TIMEOUT_MS
-    )
-    return len(_ask(queue, ApiKey.SETTLE_MESSAGES, request).stale)
+    stale = 0
+    for partition in sorted({each.partition for each in messages}):
+        claims = [
+            Claim(each.offset, each.offset + 1, each.attempt)
+            for each in messages
+            if each.partition == partition
+        ]
+        request = SettleMessagesRequest(
+            queue.vhost,
+            queue.name,
+            action,
+            claims,
+            may_be_late=True,
+            timeout_ms=TIMEOUT_MS,
+            partition=partition,
+        )
+        stale += len(_ask(queue, ApiKey.SETTLE_MESSAGES, request).stale)
+    return stale
 
 
-def peek(queue: Queue, start: int, count: int) -> list[Shown]:
-    """Return messages from an offset on without taking them.
+def peek(queue: Queue, start: int, count: int, partition: int = 0) -> list[Shown]:
+    """Return messages of a partition from an offset on, without taking them.
 
     Raises:
         CommandFailed: no broker answers, or it refuses.
@@ -307,7 +322,9 @@ def peek(queue: Queue, start: int, count: int) -> list[Shown]:
     found: list[Shown] = []
     while len(found) < count:
         most = min(count - len(found), MESSAGES_MAX)
-        request = PeekMessagesRequest(queue.vhost, queue.name, start, most, BYTES_MAX, TIMEOUT_MS)
+        request = PeekMessagesRequest(
+            queue.vhost, queue.name, start, most, BYTES_MAX, TIMEOUT_MS, partition=partition
+        )
         answer = _ask(queue, ApiKey.PEEK_MESSAGES, request)
         found += [
             _shown(

@@ -143,6 +143,15 @@ def test_what_is_put_at_one_broker_is_taken_at_another(cluster: LiveCluster, nam
     assert counts(cluster, name)["removed_settled"] == 2
 
 
+def test_any_broker_knows_a_queue_as_soon_as_it_is_made(cluster: LiveCluster, name: str) -> None:
+    for number in range(30):
+        made = f"{name}-{number}"
+        request = CreateQueueRequest(VHOST, made, options=[], timeout_ms=TIMEOUT_MS)
+        maker, other = 1 + number % 3, 1 + (number + 1) % 3
+        assert cluster.ask(request, node=maker).error_code == 0
+        assert len(put(cluster, made, b"one", node=other)) == 1
+
+
 def test_messages_are_released_rejected_and_kept_for_longer(
     cluster: LiveCluster, name: str
 ) -> None:

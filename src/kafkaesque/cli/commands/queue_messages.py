@@ -325,6 +325,10 @@ def peek(
     start: Annotated[
         int, typer.Option("--from", metavar="OFFSET", min=0, help="From this message on.")
     ] = 0,
+    partition: Annotated[
+        int,
+        typer.Option("--partition", "-p", min=0, help="Of a queue over a topic with several."),
+    ] = 0,
     vhost: VhostOption = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -340,7 +344,7 @@ def peek(
     """
     from kafkaesque.cli import queue_requests as requests
 
-    found = requests.peek(queue_of(bootstrap, vhost, name), start, count)
+    found = requests.peek(queue_of(bootstrap, vhost, name), start, count, partition)
     rows: list[tuple[Cell, ...]] = [
         (each.offset, each.place, each.failures, _why(each), _short(each.value)) for each in found
     ]

@@ -14,6 +14,7 @@ from kafkaesque.broker.requests.transaction_requests import (
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
+from kafkaesque.gateway.kafka.queues import when_known
 from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.buffers import Buffer
@@ -45,7 +46,11 @@ ANY_PARTITION: Final = -1
 def on_run(context: Context, call: Call) -> None:
     """Run a transaction; answered when its end is decided."""
     request: RunTransactionRequest = call.read()
+    names = [each.queue for each in request.queues]
+    when_known(context, request.vhost, names, lambda: _run(context, call, request))
 
+
+def _run(context: Context, call: Call, request: RunTransactionRequest) -> None:
     def refuse(refusal: RequestRefused) -> None:
         call.answer(
             RunTransactionResponse(error_code=code_of(refusal), error_message=message_of(refusal))

@@ -5,7 +5,7 @@ queue. Answers come in the order of requests: who waits for messages does it on 
 nothing else is asked on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from functools import partial
 from typing import Final, TypeVar
@@ -54,6 +54,8 @@ from kafkaesque.queues.requests import Claim
 TIMEOUT_MS: Final = 30_000
 #: Consumers that one connection may attach.
 CONSUMERS_MAX: Final = 1_000
+#: How long a request for a queue that is unknown here waits for the metadata of now.
+METADATA_MS_MAX: Final = 1_000
 
 ResultT = TypeVar("ResultT")
 
@@ -76,9 +78,27 @@ def log_of(context: Context, vhost: str, queue: str) -> TopicId:
     return context.doors.queues.find(QueueName(vhost, queue)).topic_id
 
 
+def when_known(
+    context: Context, vhost: str, queues: Iterable[str], go_on: Callable[[], None]
+) -> None:
+    """Go on at once, or, if one of these queues is unknown here, when the metadata are current.
+
+    Who has made a queue over another broker may be ahead of this one.
+    """
+    known = context.doors.cluster.state.queues
+    if all(QueueName(vhost, each) in known for each in queues):
+        go_on()
+    else:
+        context.doors.cluster.when_current(METADATA_MS_MAX, lambda _: go_on())
+
+
 def on_put(context: Context, call: Call) -> None:
     """Put messages; answered at their commit."""
     request: PutMessagesRequest = call.read()
+    when_known(context, request.vhost, [request.queue], lambda: _put(context, call, request))
+
+
+def _put(context: Context, call: Call, request: PutMessagesRequest) -> None:
 
     def refuse(refusal: RequestRefused) -> None:
         call.answer(
@@ -111,6 +131,10 @@ def on_put(context: Context, call: Call) -> None:
 def on_take(context: Context, call: Call) -> None:
     """Take messages, now or as soon as there are any; answered when their locks are committed."""
     request: TakeMessagesRequest = call.read()
+    when_known(context, request.vhost, [request.queue], lambda: _take(context, call, request))
+
+
+def _take(context: Context, call: Call, request: TakeMessagesRequest) -> None:
 
     def refuse(refusal: RequestRefused) -> None:
         call.answer(
