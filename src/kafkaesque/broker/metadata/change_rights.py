@@ -15,7 +15,7 @@ from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
-from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD, STREAM_TOPIC
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -181,6 +181,10 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
         yield Way(Operation.WRITE, ResourceType.EXCHANGE, exchange_resource(vhost, word))
     if topic:
         yield Way(Operation.WRITE, ResourceType.TOPIC, topic)
+    stream = options.get(STREAM_TOPIC)
+    if stream:
+        yield Way(Operation.READ, ResourceType.TOPIC, stream)
+        yield Way(Operation.WRITE, ResourceType.TOPIC, stream)
     source = options.get("source.topic")
     if source:
         yield Way(Operation.READ, ResourceType.TOPIC, source)
