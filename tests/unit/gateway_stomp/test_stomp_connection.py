@@ -75,6 +75,18 @@ def test_who_wants_no_heart_beats_may_be_silent(ground: Ground) -> None:
     assert not client.client.is_closed
 
 
+def test_a_client_that_is_not_read_from_is_not_silent(ground: Ground) -> None:
+    before = set(gateway_of(ground).connections)
+    client = ground.stomp(headers={"heart-beat": "10000,0"})
+    (number,) = set(gateway_of(ground).connections) - before
+    served = gateway_of(ground).connections[number]
+    served.hold()
+    ground.wait(60_000)
+    assert not client.client.is_closed
+    served.release()
+    client.error("heart-beats do not come")
+
+
 def test_who_does_not_connect_is_told(ground: Ground) -> None:
     client = ground.stranger()
     ground.wait(11_000)

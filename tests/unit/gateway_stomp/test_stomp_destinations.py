@@ -91,6 +91,15 @@ def test_a_topic_reaches_all_that_subscribe_before(ground: Ground) -> None:
     assert [second.message().body, second.message().body] == [b"a", b"b"]
 
 
+def test_a_topic_reaches_who_has_just_subscribed_elsewhere() -> None:
+    ground = Ground(seed=7, brokers=3)
+    subscriber, sender = ground.stomp(1), ground.stomp(3)
+    name = new_name()
+    subscriber.subscribe(f"/topic/{name}")
+    sender.publish(f"/topic/{name}", b"a")
+    assert subscriber.message().body == b"a"
+
+
 def test_a_topic_without_subscribers_forgets(client: StompClient) -> None:
     client.publish("/topic/nobody.here", b"a")
     client.subscribe("/topic/nobody.here")
