@@ -15,6 +15,8 @@ ResultT = TypeVar("ResultT")
 #: So long a client waits for an answer before it tries another broker.
 PATIENCE_MS = 8_000
 BROKERS = 3
+#: How often a client loses its connection after a step.
+DROPS = 0.05
 
 
 class Gone(Exception):
@@ -30,7 +32,7 @@ class Wanderer:
         self._client: MqttClient | None = None
         self._packet_id = 0
         #: Packet ids of messages of QoS 2 that were received and not released.
-        self._received: set[int] = set()
+        self.unreleased: set[int] = set()
         self.seen: list[bytes] = []
         self.has_subscribed = False
 
@@ -47,8 +49,18 @@ class Wanderer:
             self._client.vanish()
         self._client = None
 
-    def _wait(self, found: Callable[[p.Packet], bool]) -> p.Packet:
-        """Wait for a packet, and take messages meanwhile."""
+    def _maybe_drop(self) -> None:
+        """Lose the connection between two steps, now and then."""
+        if self.scenario.chance.random() < DROPS and not self.scenario.is_quiet:
+            self.scenario.ground.wait(self.scenario.chance.randint(0, 20))
+            self.drop()
+
+    def _next(self) -> tuple[MqttClient, p.Packet]:
+        """Return what comes next, and the connection that it has come by.
+
+        Raises:
+            Gone: nothing comes.
+        """
         client = self.client()
         ground = self.scenario.ground
         until_ms = ground.env.clock.now_ms() + PATIENCE_MS
@@ -58,15 +70,27 @@ class Wanderer:
             late = ground.env.clock.now_ms() >= until_ms
             return bool(client.waiting) or client.client.is_closed or late
 
-        while True:
-            ground.loop.run_until(look, 2 * PATIENCE_MS)
-            if not client.waiting:
-                self.drop()
-                raise Gone
-            packet = client.waiting.pop(0)
-            if found(packet):
-                return packet
+        ground.loop.run_until(look, 2 * PATIENCE_MS)
+        if not client.waiting:
+            self.drop()
+            raise Gone
+        return client, client.waiting.pop(0)
+
+    def _wait(self, found: Callable[[p.Packet], bool]) -> p.Packet:
+        """Wait for a packet, and take messages meanwhile.
+
+        Raises:
+            Gone: it does not come by this connection.
+        """
+        first, packet = self._next()
+        client = first
+        while not found(packet):
             self._take(client, packet)
+            self._maybe_drop()
+            if self._client is not first:
+                raise Gone
+            client, packet = self._next()
+        return packet
 
     def _again(self, act: Callable[[bool], ResultT]) -> ResultT:
         """Do something until it is done; all times but the first say so."""
@@ -97,13 +121,16 @@ class Wanderer:
                 topic=topic, payload=payload, qos=qos, packet_id=packet_id, dup=is_repeated
             )
             self.client().send(packet)
+            self._maybe_drop()
             kind = p.Puback if qos == 1 else p.Pubrec
             answer = self._wait(lambda each: isinstance(each, kind) and each.packet_id == packet_id)
             assert isinstance(answer, p.Acknowledgement)
             assert not answer.reason.is_error, answer
 
         def release(_: bool) -> None:
+            self._maybe_drop()
             self.client().send(p.Pubrel(packet_id=packet_id))
+            self._maybe_drop()
             self._wait(lambda each: isinstance(each, p.Pubcomp) and each.packet_id == packet_id)
 
         self._again(send)
@@ -118,19 +145,20 @@ class Wanderer:
                 self.seen.append(packet.payload)
                 client.send(p.Puback(packet_id=packet.packet_id))
             case p.Publish(qos=2):
-                if packet.packet_id not in self._received:
-                    self._received.add(packet.packet_id)
+                if packet.packet_id not in self.unreleased:
+                    self.unreleased.add(packet.packet_id)
                     self.seen.append(packet.payload)
                 client.send(p.Pubrec(packet_id=packet.packet_id))
             case p.Pubrel():
-                self._received.discard(packet.packet_id)
+                self.unreleased.discard(packet.packet_id)
                 client.send(p.Pubcomp(packet_id=packet.packet_id))
 
     def listen(self, is_enough: Callable[[], bool]) -> None:
         """Take messages until it has enough, or nothing more comes."""
         while not is_enough():
             try:
-                self._wait(lambda _: is_enough())
+                self._take(*self._next())
+                self._maybe_drop()
             except Gone:
                 if self.scenario.is_quiet:
                     return

@@ -28,6 +28,8 @@ def run(seed: int, qos: int) -> list[bytes]:
     subscriber.listen(lambda: last <= set(subscriber.seen))
     # Nothing more comes.
     subscriber.listen(lambda: False)
+    # An id that is not released would hide a later message with it.
+    assert not subscriber.unreleased
     return subscriber.seen
 
 
