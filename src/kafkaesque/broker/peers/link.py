@@ -645,7 +645,7 @@ class PeerNetwork:
         link, peer = self._outbound.get(node), self._peers.get(node)
         # The answer comes on the connection that the peer has dialled. One that has not dialled
         # yet, as after this broker's restart, would do what is asked and could not say so.
-        is_heard = peer is not None and peer.inbound is not None
+        is_heard = peer is not None and (peer.inbound is not None or request.may_go_unanswered)
         is_open = link is not None and link.state == "open" and is_heard
         if link is None or not is_open or len(self._waiting) >= REQUESTS_MAX:
             reason = PeerNotAsked(f"broker {node} cannot be reached at the moment")

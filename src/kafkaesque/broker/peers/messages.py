@@ -8,6 +8,7 @@ format (`kafkaesque.raft.wire`) behind a group number; all else is MessagePack.
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import ClassVar
 
 import msgspec
 
@@ -147,6 +148,9 @@ ALL_LED = LeaderReport(CONTROLLER_GROUP, 0, NO_NODE, ())
 
 class PeerRequest(msgspec.Struct, frozen=True, tag_field="kind"):
     """Base of what one broker asks of another."""
+
+    #: Whether it is worth asking where the answer cannot come yet: doing it is what matters.
+    may_go_unanswered: ClassVar[bool] = False
 
 
 class PeerAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """What can be asked of the controller and of other brokers, and what they answer."""
 
+from typing import ClassVar
+
 import msgspec
 
 from kafkaesque.access.credentials import FirstCredential
@@ -17,6 +19,9 @@ from kafkaesque.broker.requests.transaction_requests import JoinTransaction, Run
 
 class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     """A broker has started and says where it can be reached."""
+
+    #: The others may dial it where it was, until they have heard where it is.
+    may_go_unanswered: ClassVar[bool] = True
 
     node: int
     host: str
