@@ -43,7 +43,7 @@ class _Use(NamedTuple):
 class Sweeping:
     """See the module."""
 
-    __slots__ = ("_begin", "_delete", "_doors", "_is_over", "_uses")
+    __slots__ = ("_begin", "_delete", "_doors", "_has_begun", "_is_over", "_uses")
 
     def __init__(self, doors: Doors, delete: Callable[[QueueState], None]) -> None:
         self._doors = doors
@@ -51,11 +51,14 @@ class Sweeping:
         self._uses: Final[dict[TopicId, _Use]] = {}
         #: Queues that were looked at so far.
         self._begin = 0
+        self._has_begun = False
         self._is_over = False
 
     def begin(self) -> None:
-        """Look from now on."""
-        self._later(self._sweep)
+        """Look from now on; harmless if that was said before."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._later(self._sweep)
 
     def end(self) -> None:
         """Look no more."""
