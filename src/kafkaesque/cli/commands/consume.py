@@ -15,6 +15,7 @@ from kafkaesque.cli.arguments import (
     number_option,
     wrong_usage,
 )
+from kafkaesque.cli.completion import TopicArgument
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.isolation import Isolation
@@ -66,7 +67,6 @@ class Stop:
     idle_s: float | None
 
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 BeginningOption = Annotated[
     bool, typer.Option("--from-beginning", help="Default: only what comes from now on.")
 ]

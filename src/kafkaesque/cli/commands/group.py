@@ -13,6 +13,7 @@ from kafkaesque.cli.arguments import (
     new_app,
     wrong_usage,
 )
+from kafkaesque.cli.completion import GroupArgument
 from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.isolation import Isolation
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 app = new_app(help="Consumer groups: list, describe, reset-offsets, delete.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
 #: A place that only a group has: where it is.
 CURRENT: Final = "current"
 

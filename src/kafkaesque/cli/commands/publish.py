@@ -17,6 +17,7 @@ from kafkaesque.cli.arguments import (
     parse_pairs,
     wrong_usage,
 )
+from kafkaesque.cli.completion import TopicArgument
 from kafkaesque.cli.exit_codes import INTERRUPTED
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.message_format import Format, Header, Outgoing, choose_format, line_reader
@@ -30,7 +31,6 @@ PROGRESS_BYTES = 16 * 1024
 
 app = new_app()
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 MessagesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="[MESSAGE]...", help="Default: lines of standard input."),

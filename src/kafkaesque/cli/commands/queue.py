@@ -17,7 +17,6 @@ from kafkaesque.cli.arguments import (
     wrong_usage,
 )
 from kafkaesque.cli.commands.queue_messages import (
-    QueueArgument,
     VhostOption,
     get,
     peek,
@@ -25,6 +24,7 @@ from kafkaesque.cli.commands.queue_messages import (
     queue_of,
 )
 from kafkaesque.cli.commands.queue_reassign import reassign
+from kafkaesque.cli.completion import QueueArgument
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 

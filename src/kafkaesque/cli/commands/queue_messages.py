@@ -20,6 +20,7 @@ from kafkaesque.cli.arguments import (
     parse_pairs,
     wrong_usage,
 )
+from kafkaesque.cli.completion import QueueArgument
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.message_format import json_bytes
@@ -44,7 +45,6 @@ PRIORITY_MAX: Final = 31
 AHEAD_S_MAX: Final = 10 * 366 * 24 * 3600.0
 VALUE_WIDTH_MAX: Final = 60
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
 VhostOption = Annotated[
     str, typer.Option("--vhost", metavar="NAME", help="The virtual host, as AMQP has them.")
 ]

@@ -12,7 +12,8 @@ from kafkaesque.cli.arguments import (
     TimeoutOption,
     wrong_usage,
 )
-from kafkaesque.cli.commands.queue_messages import QueueArgument, VhostOption, queue_of
+from kafkaesque.cli.commands.queue_messages import VhostOption, queue_of
+from kafkaesque.cli.completion import QueueArgument
 from kafkaesque.cli.screen import Screen
 
 

@@ -20,6 +20,7 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.commands.topic_elect import elect
 from kafkaesque.cli.commands.topic_reassign import reassign
+from kafkaesque.cli.completion import TopicArgument, topic_names
 from kafkaesque.cli.config_target import Target
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
@@ -41,8 +42,11 @@ app = new_app(help="Create, list, describe, alter and delete topics; move and el
 app.command()(reassign)
 app.command()(elect)
 
-NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+NameArgument = TopicArgument
+NamesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC...", show_default=False, autocompletion=topic_names),
+]
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic option; may be repeated."),

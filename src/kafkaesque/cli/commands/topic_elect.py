@@ -13,6 +13,7 @@ from kafkaesque.cli.arguments import (
     YesOption,
     check_can_ask,
 )
+from kafkaesque.cli.completion import TopicArgument
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
 
@@ -23,7 +24,7 @@ TIMEOUT_S = 30.0
 
 
 def elect(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    name: TopicArgument,
     partition: PartitionOption = None,
     unclean: Annotated[
         bool,

@@ -12,11 +12,14 @@ from kafkaesque.cli.arguments import (
     TimeoutOption,
     wrong_usage,
 )
+from kafkaesque.cli.completion import topic_names
 from kafkaesque.cli.screen import Screen
 
 
 def reassign(
-    name: Annotated[str | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=topic_names)
+    ] = None,
     replicas: Annotated[
         str | None,
         typer.Option(metavar="A,B,...", help="Brokers, the preferred leader first."),
