@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.broker.metadata.queue_names import QueueName
-from kafkaesque.gateway.amqp import sweeping
+from kafkaesque.gateway.queueing import sweeping
 from kafkaesque.protocols.amqp import methods as m
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
@@ -57,7 +57,7 @@ def test_arguments_become_options(ground: Ground, client: AmqpClient) -> None:
         ("x-max-priority", 32),
         ("x-max-length", True),
         ("x-overflow", "drop-tail"),
-        ("x-queue-type", "stream"),
+        ("x-queue-type", "ring"),
         ("x-single-active-consumer", 1),
         ("x-dead-letter-routing-key", "alone"),
     ],

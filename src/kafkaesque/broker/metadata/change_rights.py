@@ -19,6 +19,7 @@ from kafkaesque.broker.options.queues import (
     DEFAULT_EXCHANGE_WORD,
     MOVE_TASKS,
     REDRIVE_RATE,
+    STREAM_TOPIC,
 )
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
@@ -195,6 +196,10 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
         yield Way(Operation.WRITE, ResourceType.EXCHANGE, exchange_resource(vhost, word))
     if topic:
         yield Way(Operation.WRITE, ResourceType.TOPIC, topic)
+    stream = options.get(STREAM_TOPIC)
+    if stream:
+        yield Way(Operation.READ, ResourceType.TOPIC, stream)
+        yield Way(Operation.WRITE, ResourceType.TOPIC, stream)
     source = options.get("source.topic")
     if source:
         yield Way(Operation.READ, ResourceType.TOPIC, source)

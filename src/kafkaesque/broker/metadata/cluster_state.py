@@ -49,6 +49,7 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.metadata.topic_names import is_internal
+from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.model.errors import (
     InvariantBroken,
     UnknownQueue,
@@ -463,7 +464,8 @@ class ClusterState:
         if queue.source is None and not is_own_vhost(name.vhost):
             # Virtual hosts come with their first queue, too.
             self.routing.apply(VhostAdded(vhost=name.vhost))
-            self.routing.apply(QueueAdded(vhost=name.vhost, name=name.name))
+            topic = record.options.get(STREAM_TOPIC, "")
+            self.routing.apply(QueueAdded(vhost=name.vhost, name=name.name, topic=topic))
         self._add_partitions(queue, record.partitions)
 
     def _add_partitions(

@@ -37,6 +37,7 @@ from kafkaesque.broker.options.queues import (
     QUEUES_MAX,
     SOURCE_START,
     SOURCE_TOPIC,
+    STREAM_TOPIC,
     exchange_of_target,
     make_policy,
     topic_of_target,
@@ -219,7 +220,13 @@ def plan_ends_with_topic(
         for each in state.queues.values()
         if each.source == topic_id
     ]
-    return [*cursors, *exchanges_that_end_with_topic(state, state.topic_by_id(topic_id).name)]
+    name = state.topic_by_id(topic_id).name
+    streams = [each for each in state.queues.values() if each.options.get(STREAM_TOPIC) == name]
+    ends = [end for each in streams for end in exchanges_that_end_with_queue(state, each.queue)]
+    cursors += [
+        TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms) for each in streams
+    ]
+    return [*cursors, *ends, *exchanges_that_end_with_topic(state, name)]
 
 
 def plan_queue_deletion(
@@ -257,7 +264,7 @@ def plan_queue_change(
             options.pop(name, None)
         else:
             options[name] = value
-    for fixed in (SOURCE_TOPIC, SOURCE_START):
+    for fixed in (SOURCE_TOPIC, SOURCE_START, STREAM_TOPIC):
         if options.get(fixed) != queue.options.get(fixed):
             raise InvalidConfig(f"{fixed} cannot be changed: make another queue")
     options = _checked(state, queue.queue, options)
@@ -285,6 +292,9 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
         policy = make_policy(options)
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
+    stream = options.get(STREAM_TOPIC)
+    if stream and (stream not in state.topics or state.topics[stream].is_internal):
+        raise InvalidConfig(f"{STREAM_TOPIC}: there is no topic {stream!r}")
     taker = _dead_letters_taker(state, name, policy.dead_letters_to)
     if is_encrypted(options):
         check_may_encrypt(state)

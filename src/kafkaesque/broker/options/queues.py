@@ -40,6 +40,8 @@ MOVE_TASKS: Final = "sqs.move.tasks"
 REDRIVE_RATE: Final = "redrive.rate"
 #: How a client of AMQP has declared the queue.
 DECLARATION: Final = "amqp.declaration"
+#: The topic that a stream of AMQP is.
+STREAM_TOPIC: Final = "stream.topic"
 #: Whose session of MQTT the queue is.
 MQTT_SESSION: Final = "mqtt.session"
 #: Which subscription of MQTT its consumers share.
@@ -303,6 +305,13 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
         ),
         *QUEUE_NATS_OPTIONS,
+        Option(
+            name=STREAM_TOPIC,
+            type=_STRING,
+            default="",
+            doc="Over AMQP: the topic of a stream. What is published to the queue is appended to "
+            "it, and consumers read it there. Not for people to set.",
+        ),
         Option(
             name=MQTT_SESSION,
             type=_STRING,
