@@ -96,8 +96,7 @@ def refused(words: str | None, bootstrap: str) -> CommandFailed | None:
         return forbidden(right, bootstrap)
     return CommandFailed(
         f"rule {said.rule_id} denies {right}",
-        hint=f"as an administrator: kafkaesque rule explain {right.flags}, or kafkaesque rule list "
-        "--effect deny",
+        hint="as an administrator: kafkaesque rule list --effect deny",
     )
 
 

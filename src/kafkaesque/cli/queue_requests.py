@@ -147,7 +147,9 @@ def _refusal(queue: Queue, api_key: ApiKey, code: int, message: str | None) -> C
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
     hint, exit_code = _SENTENCES.get(code, ("", FAILED))
     words = message or name.lower().replace("_", " ")
-    return CommandFailed(f"queue {queue.name}: {words}", hint=hint, exit_code=exit_code)
+    # Some of a broker's sentences name the queue, and some do not.
+    sentence = words if words.startswith("queue ") else f"queue {queue.name}: {words}"
+    return CommandFailed(sentence, hint=hint, exit_code=exit_code)
 
 
 def unknown(queue: Queue) -> CommandFailed:

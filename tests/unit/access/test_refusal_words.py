@@ -64,7 +64,7 @@ def test_the_command_line_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> No
     failure = missing_rules.refused(words, "-")
     assert failure is not None
     assert failure.message == "rule 7 denies write on exchange logs"
-    assert "kafkaesque rule explain -o write --exchange logs" in failure.hint
+    assert failure.hint == "as an administrator: kafkaesque rule list --effect deny"
     words = refusal_words(NO_RULE, Operation.CREATE, ResourceType.VHOST, "shop")
     failure = missing_rules.refused(words, "-")
     assert failure is not None

@@ -31,6 +31,8 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.options.encryption import ENCRYPTION, is_encrypted
 from kafkaesque.broker.options.queues import (
+    DECLARATION,
+    MOVE_TASKS,
     OF_THE_LOG,
     QUEUES_MAX,
     SOURCE_START,
@@ -67,6 +69,8 @@ LOG_CONFIGS: Final = {
 }
 
 
+#: Options by which gateways remember something of their own: nobody is told to change them.
+_NOTES: Final = (DECLARATION, MOVE_TASKS)
 #: Gives placed partitions their groups.
 Number = Callable[[list[tuple[NodeId, ...]]], tuple[PartitionPlacement, ...]]
 
@@ -331,7 +335,7 @@ def _expect_equal(queue: QueueState, options: Mapping[str, str]) -> None:
         differing = sorted(
             name
             for name in {*queue.options, *options}
-            if queue.options.get(name) != options.get(name)
+            if queue.options.get(name) != options.get(name) and name not in _NOTES
         )
         raise QueueExists(
             f"queue {queue.queue} exists, and differs in {', '.join(differing)}: change its "

@@ -132,6 +132,7 @@ def put(
     own = _headers(header or ())
     screen = Screen(json=json)
     offsets: list[int] = []
+    is_whole = False
     try:
         for lines in _batches(messages, screen):
             now_ms = time.time_ns() // 1_000_000
@@ -143,13 +144,15 @@ def put(
                 identity=identity_of(message_id.encode()) if message_id else b"",
             )
             offsets += requests.put(queue, _records(lines, key, (*own, *said), now_ms))
+        is_whole = True
     finally:
         refused = offsets.count(requests.FULL)
         count = len(offsets) - refused
         document = {"queue": name, "vhost": vhost, "put": count, "refused": refused}
         if messages:
             document["offsets"] = [None if each == requests.FULL else each for each in offsets]
-        screen.done(f"put {counted(count, 'message')} into {name}", document)
+        if is_whole or offsets:
+            screen.done(f"put {counted(count, 'message')} into {name}", document)
     if refused:
         raise CommandFailed(
             f"{counted(refused, 'message')} not put: queue {name} is full",
