@@ -49,6 +49,8 @@ const FILLED = [
   ['groups/billing', 'Nobody is in the group'],
   ['why?kind=group&name=billing', 'What helps'],
   ['why?kind=queue&name=mails&offset=1', 'kafkaesque why queue mails 1'],
+  ['why?kind=exchange&name=logs&key=nothing', 'no binding of logs wants it'],
+  ['why?kind=record&name=orders&offset=0&who=User:nobody', 'User:nobody may not read the topic orders'],
   ['access?tab=roles', 'who looks'],
   ['access?tab=rules', 'orders-'],
   ['access?tab=explain&operation=read&type=topic&name=orders-eu', 'Nobody else may'],

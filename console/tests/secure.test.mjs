@@ -56,6 +56,8 @@ test('the audit log is read, searched, and shows the log-in', async () => {
 
 test('a person gets an access key and a second factor, each shown once', async () => {
   const eyes = await Eyes.open(browser);
+  const [password] = await cluster.lines('admin.password');
+  await logIn(eyes, 'admin', password, codes[1]);
   await eyes.go(cluster.url('/#/account'), 'Second factor');
   await eyes.see('admin');
   assert.deepEqual(await eyes.hindrances(), []);

@@ -11,14 +11,22 @@ from typing import Any
 from tests.waiting import DEADLINE_S
 
 _DIRECTORY = Path(__file__).parent / "node"
+_CLIENTS = (
+    "kafkajs",
+    "@aws-sdk/client-sqs",
+    "amqplib",
+    "@nats-io/transport-node",
+    "mqtt",
+    "@stomp/stompjs",
+    "ws",
+)
 
 
 def missing() -> str:
     """Return why the clients cannot be run here, or nothing when they can."""
     if shutil.which("node") is None:
         return "node is not installed"
-    clients = ("kafkajs", "@aws-sdk/client-sqs", "amqplib", "@nats-io/transport-node", "mqtt")
-    for client in clients:
+    for client in _CLIENTS:
         if not (_DIRECTORY / "node_modules" / client).is_dir():
             return f"{client} is not installed: run `npm ci` in tests/clients/node"
     return ""

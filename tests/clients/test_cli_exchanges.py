@@ -106,3 +106,29 @@ def test_rules_for_exchanges_and_virtual_hosts_show_what_they_are_for(cli: Cli) 
 )
 def test_what_cannot_be_is_said(cli: Cli, words: tuple[str, ...], said: str, code: int) -> None:
     assert said in cli(*words, code=code).errors
+
+
+def test_names_of_mqtt_are_routed_to_topics(cli: Cli) -> None:
+    topic, prefix = unique("readings"), unique("house")
+    cli("topic", "create", topic, "--partitions", "8")
+    made = cli("route", "create", f"{prefix}/kitchen", topic, "--levels", "2")
+    assert made.output == f"{prefix}/kitchen/# goes to topic {topic}\n"
+    rows = cli("route", "list", "--json").document
+    assert {"names": f"{prefix}/kitchen/#", "topic": topic, "levels": 2} in rows
+    found = cli("route", "test", f"{prefix}/kitchen/heat", "--json").document
+    assert {
+        "kind": "topic",
+        "name": topic,
+        "names": f"{prefix}/kitchen/#",
+        "condition": "",
+    } in found
+    for number in range(8):
+        cli("exchange", "publish", "amq.topic", "x", "--key", f"{prefix}.kitchen.{number}")
+    read = cli("consume", topic, "--from-beginning", "--max", "8", "--json").messages
+    assert len({each["partition"] for each in read}) == 1
+    assert {each["key"] for each in read} == {f"{prefix}.kitchen.{number}" for number in range(8)}
+    assert "no topic" in cli("route", "create", "a", "no-such-topic", code=1).errors
+    assert "is no name" in cli("route", "test", "a/#", code=2).errors
+    cli("route", "delete", f"{prefix}/kitchen", topic, "--levels", "2")
+    left = cli("route", "test", f"{prefix}/kitchen/heat", "--json").document
+    assert topic not in [each["name"] for each in left]

@@ -56,6 +56,7 @@ HEAVY = (
     "kafkaesque.gateway.amqp.gateway",
     "kafkaesque.gateway.mqtt.gateway",
     "kafkaesque.gateway.nats.gateway",
+    "kafkaesque.gateway.stomp.gateway",
     "kafkaesque.protocols.amqp.methods",
     "kafkaesque.runtime.tls_handshakes",
     "kafkaesque.server.certificate_watch",

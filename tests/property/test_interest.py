@@ -146,6 +146,28 @@ def test_few_filters_are_told_as_they_are_again() -> None:
     assert set(own._told) == {Wanted(each) for each in FILTERS[2:4]}
 
 
+def test_filters_are_all_looked_at_only_when_they_are_half_as_many() -> None:
+    own = OwnInterest(4)
+    made = [MQTT.read_filter(f"a/{number}/x") for number in range(64)]
+    for each in made:
+        own.add(each)
+    assert {str(each.name_filter.levels[0]) for each in own._told} == {"a"}
+    assert len(own._told) == 1
+    number = own.number
+    for each in made[:31]:
+        own.remove(each)
+    own.narrow()
+    assert own._most == 64
+    own.remove(made[31])
+    own.narrow()
+    assert own._most == 32
+    assert own.number == number
+    for each in made[32:60]:
+        own.remove(each)
+    own.narrow()
+    assert set(own._told) == {Wanted(each) for each in made[60:]}
+
+
 def test_a_gap_is_noticed_and_repeats_change_nothing() -> None:
     own, peer = OwnInterest(), PeerInterest()
     assert own.news_since(0) == []

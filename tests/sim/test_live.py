@@ -229,7 +229,7 @@ def test_a_message_goes_once_to_each_broker_and_once_to_each_receiver(
         content_type="t",
         correlation=b"\xff",
         reply=MQTT.key_of("r/1"),
-        expires_ms=9,
+        expires_ms=99_000_000_000_000,
         headers=(("n", None), ("n", b"\xff")),
         qos=2,
         is_retained=True,
@@ -356,6 +356,24 @@ def test_what_waits_for_too_long_is_dropped_and_counted() -> None:
     scenario.live(first).publish(message("a", b"3"))
     scenario.loop.run_for(500)
     assert receiver.bodies == [b"3"]
+
+
+def test_what_expires_while_it_waits_for_a_link_is_not_given_out() -> None:
+    scenario = LiveScenario()
+    first, second, _ = scenario.running()
+    receiver = scenario.subscribe("a", broker=second)
+    for one, other in ((first, second), (second, first)):
+        scenario.world.wire.block(one, other)
+    scenario.loop.run_for(100)
+    now_ms = scenario.broker(first).env.clock.wall_ms()
+    for body, life_ms in ((b"short", 1_000), (b"long", 600_000), (b"endless", None)):
+        expires_ms = 0 if life_ms is None else now_ms + life_ms
+        scenario.live(first).publish(message("a", body, expires_ms=expires_ms))
+    scenario.loop.run_for(5_000)
+    for one, other in ((first, second), (second, first)):
+        scenario.world.wire.unblock(one, other)
+    scenario.loop.run_for(10_000)
+    assert receiver.bodies == [b"long", b"endless"]
 
 
 @pytest.mark.parametrize("seed", range(1, 9))

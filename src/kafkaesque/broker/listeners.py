@@ -18,18 +18,19 @@ REGISTRY: Final = "registry"
 AMQP: Final = "amqp"
 MQTT: Final = "mqtt"
 NATS: Final = "nats"
+STOMP: Final = "stomp"
 #: MQTT, STOMP and NATS within it, by path.
 WEBSOCKET: Final = "websocket"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, MQTT, NATS, WEBSOCKET, REGISTRY)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN, SQS, AMQP, MQTT, NATS, STOMP, WEBSOCKET, REGISTRY)
 #: Those of them whose every log-in sends a password or a token.
-IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, MQTT, NATS, WEBSOCKET, REGISTRY)
+IN_THE_CLEAR: Final = (TEXT, ADMIN, AMQP, MQTT, NATS, STOMP, WEBSOCKET, REGISTRY)
 #: Those whose listeners in [broker] have its key `access`.
-WITH_COMMON_ACCESS: Final = (KAFKA, SQS, AMQP, MQTT, NATS, WEBSOCKET, REGISTRY)
+WITH_COMMON_ACCESS: Final = (KAFKA, SQS, AMQP, MQTT, NATS, STOMP, WEBSOCKET, REGISTRY)
 #: Those that change messages, so that an open one undoes a log-in elsewhere.
-_ALWAYS_GUARDED: Final = (TEXT, SQS, AMQP, MQTT, NATS, WEBSOCKET)
+_ALWAYS_GUARDED: Final = (TEXT, SQS, AMQP, MQTT, NATS, STOMP, WEBSOCKET)
 
 
 class AccessMode(Enum):

@@ -42,6 +42,8 @@ class Chassis:
         self.turns: Final = Turns(clock)
         #: By protocol and name of each listener, since it was first opened.
         self.meters: Final[dict[tuple[str, str], Meter]] = {}
+        #: What several gateways share, by its class; whoever needs it first makes it.
+        self.common: Final[dict[type, object]] = {}
         self.logins: Final = None if access is None else Logins(access, clock)
         self._options: Final = options
         self._connection_count = 0

@@ -73,7 +73,7 @@ def shown_headers(headers: Headers) -> Headers:
     except AmqpError:
         return headers
     own = tuple(each for each in headers if each[0] != STORED_AMQP)
-    said = [*_said(properties)]
+    said = said_of(properties)
     for name, value in own:
         if name == NOT_AFTER and value is not None:
             said.append((EXPIRES_AT, value))
@@ -86,7 +86,8 @@ def shown_key(headers: Headers, key: bytes | None) -> bytes | None:
     return key if stored is None else stored.routing_key.encode("utf-8", "surrogateescape")
 
 
-def _said(properties: Properties) -> list[tuple[str, bytes | None]]:
+def said_of(properties: Properties) -> list[tuple[str, bytes | None]]:
+    """Return properties as headers."""
     said: list[tuple[str, bytes | None]] = []
     for name, header in TEXTS.items():
         value: str | None = getattr(properties, name)

@@ -33,6 +33,7 @@ class BrokerPorts:
     mqtt: int = 0
     nats: int = 0
     registry: int = 0
+    stomp: int = 0
     websocket: int = 0
 
     def named(self) -> list[tuple[str, int]]:

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "queue": "Queues: create, describe, alter, put, get, peek, redrive.",
     "exchange": "Exchanges: create, list, describe, publish, delete.",
     "binding": "What of an exchange goes where: create, list, delete.",
+    "route": "Names of MQTT, NATS and STOMP to topics: create, test.",
     "vhost": "Virtual hosts: create, list, delete.",
     "definitions": "What RabbitMQ calls definitions: export, import.",
     "policy": "Settings of queues and exchanges by name: create, list.",

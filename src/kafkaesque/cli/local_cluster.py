@@ -407,6 +407,7 @@ class LocalCluster:
             "amqp.port": ports.amqp,
             "mqtt.port": ports.mqtt,
             "nats.port": ports.nats,
+            "stomp.port": ports.stomp,
             "websocket.port": ports.websocket,
             "peer.port": ports.peer,
         }

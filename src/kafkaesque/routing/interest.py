@@ -15,7 +15,7 @@ link, and a gap in the numbers is healed in the same way.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -61,6 +61,7 @@ class OwnInterest:
         "_depth",
         "_filters",
         "_grouped",
+        "_most",
         "_told",
         "_told_max",
         "number",
@@ -76,6 +77,8 @@ class OwnInterest:
         self._told: dict[Wanted, tuple[int, int]] = {}
         #: So many levels of a filter are told; None: all.
         self._depth: int | None = None
+        #: The most filters that there were since all were looked at.
+        self._most = 0
         self._changes: deque[InterestNews] = deque(maxlen=CHANGES_MAX)
         #: By broker: up to which number it has confirmed.
         self._confirmed: dict[int, int] = {}
@@ -95,13 +98,16 @@ class OwnInterest:
                 raise OverBound(f"this broker has {GROUPED_FILTERS_MAX} filters of groups already")
             self._grouped += 1
         self._filters[wanted] = count + 1
+        self._most = max(self._most, len(self._filters))
         wide = _widened(wanted, self._depth)
         found = self._told.get(wide)
         if found is None:
             self._told[wide] = (self.number + 1, 1)
             self._note((wide,), ())
             if len(self._told) - self._grouped > self._told_max:
-                self._rebuild()
+                # Of what is told at present, and not of a million filters.
+                told = {each: stands_for for each, (_, stands_for) in self._told.items()}
+                self._rebuild(told)
                 wide = _widened(wanted, self._depth)
         elif not count:
             self._told[wide] = (found[0], found[1] + 1)
@@ -131,14 +137,23 @@ class OwnInterest:
         self._note((), (wide,))
 
     def narrow(self) -> None:
-        """Tell as much as there is room for; from time to time, as filters become fewer."""
-        if self._depth is not None:
-            self._rebuild()
+        """Tell as much as there is room for; from time to time, as filters become fewer.
 
-    def _rebuild(self) -> None:
-        """Tell the filters by as many of their levels as there is room for."""
+        All filters are looked at when they are half as many as they were, or all can be told.
+        """
+        count = len(self._filters)
+        is_worth_it = 2 * count <= self._most or count - self._grouped <= self._told_max
+        if self._depth is not None and is_worth_it:
+            self._most = count
+            self._rebuild(dict.fromkeys(self._filters, 1))
+
+    def _rebuild(self, counts: Mapping[Wanted, int]) -> None:
+        """Tell filters, each of which stands for so many, by as many levels as there is room for.
+
+        They are those that subscribers want, or what stands for these by more levels.
+        """
         before = self._told
-        depth, wide = _widest_set(tuple(self._filters), self._told_max)
+        depth, wide = _widest_set(counts, self._told_max)
         self._depth = depth
         number = self.number + 1
         self._told = {each: (before.get(each, (number, 0))[0], wide[each]) for each in wide}
@@ -301,18 +316,17 @@ def _widened(wanted: Wanted, depth: int | None) -> Wanted:
     return Wanted(NameFilter(levels=(*levels[:depth], MANY), skips_dollar=name_filter.skips_dollar))
 
 
-def _widest_set(filters: Sequence[Wanted], told_max: int) -> tuple[int | None, dict[Wanted, int]]:
+def _widest_set(found: Mapping[Wanted, int], told_max: int) -> tuple[int | None, dict[Wanted, int]]:
     """Return how many levels to tell, and what that is, with how many filters each stands for."""
-    plain = [each for each in filters if not each.group]
+    plain = {each: count for each, count in found.items() if not each.group}
     deepest = max((len(each.name_filter.levels) for each in plain), default=0)
     for depth in (None, *range(deepest - 1, -1, -1)):
         counts: dict[Wanted, int] = {}
-        for each in plain:
+        for each, count in plain.items():
             wide = _widened(each, depth)
-            counts[wide] = counts.get(wide, 0) + 1
+            counts[wide] = counts.get(wide, 0) + count
             if len(counts) > told_max:
                 break
         else:
-            counts |= dict.fromkeys((each for each in filters if each.group), 1)
-            return depth, counts
+            return depth, counts | {each: count for each, count in found.items() if each.group}
     raise InvariantBroken(f"{told_max} filters are too few for names with and without $")

@@ -175,12 +175,20 @@ SERVER_OPTIONS = OptionTable(
             doc="Port of NATS, such as 4222; 0: none. See [NATS](nats.md).",
         ),
         Option(
+            name="stomp.port",
+            type=INT,
+            default=0,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="Port of STOMP, such as 61613; 0: none. See [STOMP](stomp.md).",
+        ),
+        Option(
             name="websocket.port",
             type=INT,
             default=0,
             minimum=0,
             maximum=PORT_MAX,
-            doc="Port of WebSockets, such as 8090; 0: none. The path says what is spoken.",
+            doc="Port of WebSockets, such as 8090; 0: none. The path says what is spoken: /stomp.",
         ),
         origins_option("websocket.origins", "Of the listener at websocket.port."),
         Option(

@@ -17,6 +17,7 @@ from kafkaesque.broker.listeners import (
     NATS,
     REGISTRY,
     SQS,
+    STOMP,
     TEXT,
     WEBSOCKET,
     names_of,
@@ -68,6 +69,12 @@ def _make_nats(doors: Doors, chassis: Chassis) -> Gateway:
     return NatsGateway(doors, chassis)
 
 
+def _make_stomp(doors: Doors, chassis: Chassis) -> Gateway:
+    from kafkaesque.gateway.stomp.gateway import StompGateway
+
+    return StompGateway(doors, chassis)
+
+
 def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
     from kafkaesque.admin.gateway import AdminGateway
     from kafkaesque.console.pages import ConsolePages
@@ -83,12 +90,13 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     AMQP: _make_amqp,
     MQTT: _make_mqtt,
     NATS: _make_nats,
+    STOMP: _make_stomp,
     ADMIN: _make_admin,
 }
 
 
 #: What is spoken over WebSocket, by the path of the handshake.
-PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT, "/nats": NATS}
+PATHS: Final[Mapping[str, str]] = {"/mqtt": MQTT, "/nats": NATS, "/stomp": STOMP}
 
 
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:

@@ -19,6 +19,7 @@ from kafkaesque.broker.listeners import (
     NATS,
     REGISTRY,
     SQS,
+    STOMP,
     TEXT,
     WEBSOCKET,
     WITH_COMMON_ACCESS,
@@ -41,6 +42,7 @@ PORTS: Final[Mapping[str, int]] = {
     AMQP: 5672,
     MQTT: 1883,
     NATS: 4222,
+    STOMP: 61613,
     WEBSOCKET: 8090,
     REGISTRY: 8081,
 }

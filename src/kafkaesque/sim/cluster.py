@@ -19,6 +19,7 @@ from kafkaesque.broker.listeners import (
     NATS,
     REGISTRY,
     SQS,
+    STOMP,
     TEXT,
     AccessMode,
     Listener,
@@ -37,6 +38,7 @@ from kafkaesque.gateway.mqtt.gateway import MqttGateway
 from kafkaesque.gateway.nats.gateway import NatsGateway
 from kafkaesque.gateway.registry.gateway import RegistryGateway
 from kafkaesque.gateway.sqs.gateway import SqsGateway
+from kafkaesque.gateway.stomp.gateway import StompGateway
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
@@ -57,6 +59,7 @@ REGISTRY_PORT: Final = 8081
 AMQP_PORT: Final = 5672
 MQTT_PORT: Final = 1883
 NATS_PORT: Final = 4222
+STOMP_PORT: Final = 61613
 PEER_PORT: Final = 9190
 SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
@@ -118,6 +121,8 @@ REGISTRY_GATEWAYS: Final[Mapping[int, MakeGateway]] = {
 AMQP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**GATEWAYS, AMQP_PORT: AmqpGateway}
 MQTT_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, MQTT_PORT: MqttGateway}
 NATS_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, NATS_PORT: NatsGateway}
+#: STOMP, beside AMQP: both meet at the same queues.
+STOMP_GATEWAYS: Final[Mapping[int, MakeGateway]] = {**AMQP_GATEWAYS, STOMP_PORT: StompGateway}
 #: What is spoken at these ports, and registered with the controller.
 PROTOCOLS: Final[Mapping[int, str]] = {
     KAFKA_PORT: KAFKA,
@@ -128,6 +133,7 @@ PROTOCOLS: Final[Mapping[int, str]] = {
     AMQP_PORT: AMQP,
     MQTT_PORT: MQTT,
     NATS_PORT: NATS,
+    STOMP_PORT: STOMP,
 }
 #: Open from the start of a broker to its end, as it is at a real one.
 EARLY: Final = (ADMIN_PORT,)

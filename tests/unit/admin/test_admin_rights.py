@@ -117,6 +117,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     ),
     "whyGroup": ("GET", "/why/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
     "whyMessage": ("GET", "/why/queues/work?message=0", None, (_O.DESCRIBE, _T.QUEUE, "work")),
+    "whyRouted": ("GET", "/why/exchanges/logs?key=a", None, (_O.DESCRIBE, _T.EXCHANGE, "logs")),
     "listKeys": ("GET", "/keys", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "rewrapKeys": ("POST", "/keys/rewrap", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),
     "rotateKey": ("POST", "/topics/orders-eu/keys", None, (_O.ALTER, _T.CLUSTER, CLUSTER_NAME)),

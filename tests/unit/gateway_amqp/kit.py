@@ -41,10 +41,12 @@ class Message(NamedTuple):
 class Ground:
     """Simulated brokers with ports for AMQP."""
 
+    gateways = AMQP_GATEWAYS
+
     def __init__(self, seed: int = 1, brokers: int = 1) -> None:
         self.world = World(seed)
         self.loop = self.world.loop
-        self.cluster = SimCluster(self.world, SimOptions(brokers=brokers), AMQP_GATEWAYS)
+        self.cluster = SimCluster(self.world, SimOptions(brokers=brokers), self.gateways)
         self.cluster.start()
         self.env = self.world.add_machine("client").boot()
         self.loop.run_until(self._are_ready, PATIENCE_MS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.broker.metadata.queue_names import QueueName
-from kafkaesque.gateway.amqp import sweeping
+from kafkaesque.gateway.queueing import sweeping
 from kafkaesque.protocols.amqp import methods as m
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 

@@ -14,9 +14,12 @@ from kafkaesque.broker.live import fan_out, subscribers
 from kafkaesque.broker.live.fan_out import COPIES_PER_TURN
 from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
+from kafkaesque.broker.replication.stored_batches import replay
+from kafkaesque.broker.requests.commands import CreateTopic
 from kafkaesque.broker.requests.exchange_commands import BindDestination
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.model.ids import NodeId
+from kafkaesque.model.records import decode_batch
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.names import AMQP, MQTT, NameKey
@@ -313,3 +316,33 @@ def test_what_is_bound_between_exchanges_comes_to_live_subscribers(
     _published(ground, publication, "amq.fanout")
     assert receiver.bodies == [b"20"]
     assert receiver.messages[0].key == AMQP.key_of("from.elsewhere")
+
+
+def test_the_first_levels_of_a_name_may_choose_the_partition(ground: LiveScenario) -> None:
+    ground.submit(CreateTopic(name="lines", partition_count=8, replication_factor=1))
+    by_two: dict[str, object] = {"x-key-levels": 2}
+    for key, arguments in (("line.#", by_two), ("free.#", {})):
+        ground.submit(
+            BindDestination(
+                vhost=DEFAULT_VHOST,
+                source="amq.topic",
+                destination=Destination("lines", is_topic=True),
+                key=key,
+                arguments=arguments,
+            )
+        )
+    for number in range(16):
+        for name in ("line", "free"):
+            assert isinstance(ground.publish(message(f"{name}/1/{number}", b"x")), int)
+    by_prefix: dict[str, set[int]] = {"line": set(), "free": set()}
+    keys: list[str] = []
+    for number, state in enumerate(ground.any().state.topic("lines").partitions):
+        partition = ground.any().partitions.get(state.group)
+        assert partition is not None
+        for _, data in replay(partition.log, partition.log.start_offset):
+            for record in decode_batch(data, 1 << 20):
+                keys.append((record.key or b"").decode())
+                by_prefix[keys[-1][:4]].add(number)
+    assert sorted(keys) == sorted(f"{a}.1.{n}" for a in ("line", "free") for n in range(16))
+    assert len(by_prefix["line"]) == 1
+    assert len(by_prefix["free"]) > 2

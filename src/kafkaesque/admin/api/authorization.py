@@ -251,6 +251,7 @@ ROWS: Final[Mapping[str, Row]] = {
         is_hidden=True,
     ),
     "whyProducer": _FILTERED,
+    "whyRouted": _exchange(_O.DESCRIBE),
     "whyMessage": Row(
         operation=_O.DESCRIBE,
         resource_type=ResourceType.QUEUE,

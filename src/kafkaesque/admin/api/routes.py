@@ -43,7 +43,13 @@ from kafkaesque.admin.api.values import (
     TopicView,
     TransactionList,
 )
-from kafkaesque.admin.api.why import WhyMessageQuery, WhyPages, WhyRecordQuery
+from kafkaesque.admin.api.why import (
+    WhyGroupQuery,
+    WhyMessageQuery,
+    WhyPages,
+    WhyRecordQuery,
+    WhyRouteQuery,
+)
 from kafkaesque.admin.api.why_links import WhyView
 
 
@@ -183,6 +189,7 @@ def why_routes(pages: WhyPages) -> list[Route]:
             name="whyGroup",
             summary="Why a group has not read everything",
             handle=pages.why_group,
+            query=WhyGroupQuery,
             result=WhyView,
         ),
         Route(
@@ -200,6 +207,15 @@ def why_routes(pages: WhyPages) -> list[Route]:
             summary="Where a message of a queue is, and why",
             handle=pages.why_message,
             query=WhyMessageQuery,
+            result=WhyView,
+        ),
+        Route(
+            method="GET",
+            path="/why/exchanges/{exchange}",
+            name="whyRouted",
+            summary="Where a message goes that is published to an exchange, or why nowhere",
+            handle=pages.why_routed,
+            query=WhyRouteQuery,
             result=WhyView,
         ),
     ]

@@ -1,27 +1,30 @@
 """Why something waits: gathers the facts from those who know them, and has the chain made."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from kafkaesque.access.operations import ResourceType
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.admin.api.authorization import exchange_of, refuse_unknown_exchange
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import (
+    CONNECTIONS,
     GROUP,
     TRANSACTIONS,
+    ConnectionsAnswer,
     GroupAnswer,
     GroupQuestion,
+    Nothing,
     TransactionsAnswer,
     TransactionsQuestion,
 )
 from kafkaesque.admin.api.values import Origin, Transaction, View
+from kafkaesque.admin.api.why_access import Need, access_links
 from kafkaesque.admin.api.why_links import (
     BLOCKING,
-    PASSED,
-    UNKNOWN,
     Link,
     Placed,
     WhyPartitionAnswer,
@@ -33,22 +36,26 @@ from kafkaesque.admin.api.why_links import (
     transaction_links,
 )
 from kafkaesque.admin.api.why_part import PARTITIONS_MAX, WHY_PARTITIONS
-from kafkaesque.broker.metadata.effective_options import effective_options
+from kafkaesque.admin.api.why_queue import QueueInquiry
+from kafkaesque.admin.api.why_queue_links import QueueFacts, queue_links
+from kafkaesque.admin.api.why_routing import routing_links
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.broker.requests.commands import FetchResult
-from kafkaesque.broker.requests.queue_requests import PeekedMessages, PeekMessages
 from kafkaesque.model.batch import scan_batches
-from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.errors import InvalidRequest, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import NodeId, TopicPartition
 from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import decode_columns
+from kafkaesque.routing.message import RoutedMessage
 
 READ_MS_MAX: Final = 1_500
 #: A batch that decompresses to more is not looked into.
 DECOMPRESSED_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Of the batch that a record is in.
 READ_BYTES_MAX: Final = 1
+
+_headers_decoder = msgspec.json.Decoder(dict[str, Any])
 
 OnPlaced = Callable[[Sequence[Placed], Sequence[Origin]], None]
 
@@ -58,6 +65,15 @@ class WhyRecordQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     offset: int
     group: str | None = None
+    #: Who consumes, such as User:app; then it is asked whether that one may.
+    principal: str = ""
+
+
+class WhyGroupQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """For whom it is asked."""
+
+    #: Who consumes, such as User:app; then it is asked whether that one may.
+    principal: str = ""
 
 
 class WhyMessageQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +81,17 @@ class WhyMessageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     message: int
     vhost: str = DEFAULT_VHOST
+    #: Of a queue over a topic, which has as many as the topic.
+    partition: int = 0
+
+
+class WhyRouteQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which message, published to an exchange."""
+
+    key: str = ""
+    vhost: str = DEFAULT_VHOST
+    #: A JSON object of texts and numbers; empty: none.
+    headers: str = ""
 
 
 class WhyPages:
@@ -84,6 +111,8 @@ class WhyPages:
         if not self._has(where):
             call.refuse(404, "UnknownTopicOrPartition", f"{where} does not exist")
             return
+        if not _may_ask_of(call, query.principal):
+            return
         if query.group is not None and not call.sees(ResourceType.GROUP, query.group):
             call.refuse(404, "UnknownGroup", f"there is no group {query.group!r}")
             return
@@ -95,6 +124,12 @@ class WhyPages:
                 links = list(record_links(only, query.offset, presence, self._now_ms()))
                 blocks = any(each.state == BLOCKING for each in links)
                 about = f"{only.name} offset {query.offset}"
+                needs: list[Need] = [(Operation.READ, ResourceType.TOPIC, topic)]
+                if query.group is not None:
+                    needs.append((Operation.READ, ResourceType.GROUP, query.group))
+                if not blocks and query.principal:
+                    links += access_links(self._context.doors.access, query.principal, needs)
+                    blocks = any(each.state == BLOCKING for each in links)
                 if query.group is None or blocks:
                     call.answer(self._view(about, links, sources))
                     return
@@ -119,11 +154,29 @@ class WhyPages:
         offset = call.query.offset
 
         def on_described(answer: GroupAnswer | None, more: Sequence[Origin]) -> None:
-            read = reader_links(group, answer, placed, offset, self._now_ms())
-            about = f"{placed[0].name} offset {offset}, for the group {group}"
-            call.answer(self._view(about, [*links, *read], [*sources, *more]))
+            def on_throttled(hosts: frozenset[str]) -> None:
+                read = reader_links(group, answer, placed, offset, self._now_ms(), hosts)
+                about = f"{placed[0].name} offset {offset}, for the group {group}"
+                call.answer(self._view(about, [*links, *read], [*sources, *more]))
+
+            self._find_throttled(answer, on_throttled)
 
         self._describe(group, on_described)
+
+    def _find_throttled(
+        self, answer: GroupAnswer | None, on_found: Callable[[frozenset[str]], None]
+    ) -> None:
+        """Find the members' addresses from which quotas hold back a connection."""
+        hosts = {each.host.lstrip("/") for each in (() if answer is None else answer.members)}
+        if not hosts:
+            on_found(frozenset())
+            return
+
+        def on_listed(gathered: Gathered[ConnectionsAnswer]) -> None:
+            told = [each for one in gathered.answers.values() for each in one.connections]
+            on_found(frozenset(e.host for e in told if e.is_throttled and e.host in hosts))
+
+        self._context.fan_out.ask_all(CONNECTIONS, Nothing(), on_listed)
 
     def _look_at(self, where: TopicPartition, offset: int, on_seen: Callable[[str], None]) -> None:
         """Read the batch that an offset is in."""
@@ -135,9 +188,12 @@ class WhyPages:
 
     # -- groups
 
-    def why_group(self, call: Call[NoQuery, None]) -> None:
+    def why_group(self, call: Call[WhyGroupQuery, None]) -> None:
         """Say why a group has not read everything."""
-        group = call.params["group"]
+        group, principal = call.params["group"], call.query.principal
+        if not _may_ask_of(call, principal):
+            return
+        access = self._context.doors.access
 
         def on_described(answer: GroupAnswer | None, sources: Sequence[Origin]) -> None:
             wheres = {
@@ -151,9 +207,19 @@ class WhyPages:
             }
             seen = [each for each in wheres if call.sees(ResourceType.TOPIC, each.topic)]
 
+            needs: list[Need] = [(Operation.READ, ResourceType.GROUP, group)]
+            needs += [
+                (Operation.READ, ResourceType.TOPIC, e) for e in sorted({e.topic for e in seen})
+            ]
+            allowed = list(access_links(access, principal, needs)) if principal else []
+
             def on_placed(placed: Sequence[Placed], more: Sequence[Origin]) -> None:
-                links = list(reader_links(group, answer, placed, None, self._now_ms()))
-                call.answer(self._view(f"the group {group}", links, [*sources, *more]))
+                def on_throttled(hosts: frozenset[str]) -> None:
+                    read = reader_links(group, answer, placed, None, self._now_ms(), hosts)
+                    links = [*allowed, *read]
+                    call.answer(self._view(f"the group {group}", links, [*sources, *more]))
+
+                self._find_throttled(answer, on_throttled)
 
             self._place(sorted(filter(self._has, seen))[:PARTITIONS_MAX], on_placed)
 
@@ -243,14 +309,32 @@ class WhyPages:
             call.refuse(404, "UnknownQueue", str(unknown))
             return
 
-        def on_peeked(outcome: PeekedMessages | RequestRefused) -> None:
-            about = f"message {offset} of the queue {name}"
-            options = effective_options(self._context.doors.cluster.state, queue)
-            links = list(_message_links(outcome, offset, name, options))
-            call.answer(self._view(about, links, []))
+        if not 0 <= call.query.partition < len(queue.partitions):
+            call.refuse(404, "UnknownQueue", f"queue {name} has no such partition")
+            return
 
-        request = PeekMessages(log_id=queue.topic_id, start=offset, messages_max=1)
-        self._context.doors.queues.ask(request, PeekedMessages, READ_MS_MAX, on_peeked)
+        def on_facts(facts: QueueFacts) -> None:
+            about = f"message {offset} of the queue {name}"
+            call.answer(self._view(about, list(queue_links(facts)), []))
+
+        QueueInquiry(self._context, call, queue, call.query.partition, offset, on_facts).start()
+
+    # -- exchanges
+
+    def why_routed(self, call: Call[WhyRouteQuery, None]) -> None:
+        """Say where a message goes that is published to an exchange, or why nowhere."""
+        query, word = call.query, call.params["exchange"]
+        message = RoutedMessage(key=query.key, headers=_headers(query.headers))
+        links = routing_links(
+            self._context.doors.exchanges, query.vhost, exchange_of(call), word, message
+        )
+        try:
+            found = list(links)
+        except RequestRefused:
+            refuse_unknown_exchange(call)
+            return
+        about = f"a message with the key {query.key!r} at the exchange {word}"
+        call.answer(self._view(about, found, []))
 
     # -- partitions
 
@@ -327,47 +411,21 @@ def presence_in(result: FetchResult, offset: int) -> str:
     return "there" if offset in offsets else "compacted"
 
 
-def _message_links(
-    outcome: PeekedMessages | RequestRefused,
-    offset: int,
-    name: QueueName,
-    options: Mapping[str, str],
-) -> Iterable[Link]:
-    if isinstance(outcome, RequestRefused):
-        yield Link(
-            name="leader",
-            state=UNKNOWN,
-            what=f"the leader of {name} does not answer",
-            evidence=[str(outcome)],
-            command="kafkaesque doctor",
-        )
-        return
-    found = next((each for each in outcome.messages if each.message.offset == offset), None)
-    if found is None:
-        yield Link(
-            name="present",
-            state=BLOCKING,
-            what=f"message {offset} is not in {name}: it was acknowledged, moved, or never there",
-            evidence=[f"dead.letter.queue={options.get('dead.letter.queue', '')}"],
-            command=f"kafkaesque queue peek {name.name}",
-        )
-        return
-    yield Link(name="present", state=PASSED, what=f"message {offset} is in {name}")
-    tried = f"{found.message.failures} attempts have failed"
-    said = {
-        "ready": (PASSED, "ready", "it waits for a consumer to take it", None),
-        "delayed": (BLOCKING, "delay", "it is delayed", None),
-        "in-flight": (BLOCKING, "lock", "a consumer has it and has not settled it", None),
-        "parked": (BLOCKING, "parked", "it was given up after too many attempts", "redrive"),
-        "moving": (BLOCKING, "moving", "it is being moved to another queue", None),
-    }
-    state, link, what, verb = said.get(found.place, (UNKNOWN, "place", found.place, None))
-    until = [f"until {found.not_before_ms} (Unix ms)"] if found.not_before_ms > 0 else []
-    yield Link(
-        name=link,
-        state=state,
-        what=what,
-        evidence=[tried, *until],
-        since=found.message.timestamp_ms,
-        command=f"kafkaesque queue {verb or 'describe'} {name.name}",
-    )
+def _may_ask_of(call: Call[Any, None], principal: str) -> bool:
+    """Tell whether the client may know what somebody may do; answer that it may not."""
+    if not principal or call.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return True
+    call.refuse(403, "Forbidden", "no rule allows Describe on the cluster")
+    return False
+
+
+def _headers(text: str) -> dict[str, Any]:
+    """Return headers.
+
+    Raises:
+        InvalidRequest: they are no JSON object.
+    """
+    try:
+        return _headers_decoder.decode(text) if text else {}
+    except msgspec.MsgspecError as error:
+        raise InvalidRequest(f"headers have to be a JSON object: {error}") from None

@@ -297,8 +297,12 @@ def reader_links(
     placed: Sequence[Placed],
     offset: int | None,
     now_ms: int,
+    throttled: frozenset[str] = frozenset(),
 ) -> Iterator[Link]:
-    """Say why a group has not read on, or with an offset, of one partition, not as far as that."""
+    """Say why a group has not read on, or with an offset, of one partition, not as far as that.
+
+    `throttled` are addresses of clients that a quota holds back.
+    """
     if answer is None:
         yield Link(
             name="coordinator",
@@ -343,11 +347,15 @@ def reader_links(
     for each in placed:
         if each.leader is None or each.led is None:
             yield leader_link(each, now_ms)
-    yield from _positions(group, answer, placed, offset)
+    yield from _positions(group, answer, placed, offset, throttled)
 
 
 def _positions(
-    group: str, answer: GroupAnswer, placed: Sequence[Placed], offset: int | None
+    group: str,
+    answer: GroupAnswer,
+    placed: Sequence[Placed],
+    offset: int | None,
+    throttled: frozenset[str],
 ) -> Iterator[Link]:
     owners = {
         (each.topic, number): member
@@ -387,6 +395,15 @@ def _positions(
             what=f"no member of {group} has {worst.name}",
             evidence=evidence,
             command=f"kafkaesque group describe {group}",
+        )
+        return
+    if owner.host.lstrip("/") in throttled:
+        yield Link(
+            name="quota",
+            state=BLOCKING,
+            what=f"a quota holds back {owner.client_id} at {owner.host}, which has {worst.name}",
+            evidence=[*evidence, "a broker reads nothing more from its connection for a while"],
+            command="kafkaesque config --help    (consumer_byte_rate, request_percentage)",
         )
         return
     yield Link(

@@ -232,8 +232,10 @@ class Exchanges:
             sent = message if headers is None else message._replace(headers=headers)
             if sent.key is None and publication.routed.key:
                 sent = sent._replace(key=publication.routed.key.encode(errors="surrogateescape"))
-            for topic in route.topics:
-                self._lanes.to_topic(topic, sent, ticket)
+            for number, topic in enumerate(route.topics):
+                levels = route.key_levels[number] if route.key_levels else 0
+                chosen_by = None if not levels else _first_levels(publication.routed.key, levels)
+                self._lanes.to_topic(topic, sent, ticket, chosen_by)
 
     def _give_to_live(self, publication: Publication) -> bool:
         """Give a message to live subscribers; say whether there may be any."""
@@ -260,6 +262,11 @@ class Exchanges:
         if found is None:
             raise UnknownQueue(f"no queue '{queue}' in vhost '{vhost}'")
         return self._cluster.leaders.leader(found.partitions[0].group) == self._cluster.node
+
+
+def _first_levels(routing_key: str, count: int) -> bytes:
+    """Return the first levels of a name as a record's key would have them."""
+    return ".".join(routing_key.split(".")[:count]).encode(errors="surrogateescape")
 
 
 def _as_live(publication: Publication, key: NameKey) -> LiveMessage:

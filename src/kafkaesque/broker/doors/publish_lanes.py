@@ -108,13 +108,18 @@ class PublishLanes:
         """Bring a message to a queue, behind those before it."""
         self._add(log_id, message, ticket)
 
-    def to_topic(self, name: str, message: NewMessage, ticket: Ticket) -> None:
-        """Append a message to the topic's partition for its key; without one, to the first."""
+    def to_topic(
+        self, name: str, message: NewMessage, ticket: Ticket, chosen_by: bytes | None = None
+    ) -> None:
+        """Append a message to the topic's partition for its key; without one, to the first.
+
+        `chosen_by` chooses the partition in the key's place.
+        """
         topic = self._cluster.state.topics.get(name)
         if topic is None:
             self._settle(ticket, UnknownTopicOrPartition(f"topic {name!r} does not exist"))
             return
-        key = message.key
+        key = message.key if chosen_by is None else chosen_by
         number = 0 if key is None else partition_for_key(key, len(topic.partitions))
         self._add(TopicPartition(name, number), message, ticket)
 

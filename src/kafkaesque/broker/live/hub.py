@@ -359,6 +359,9 @@ class LiveHub:
         return Done()
 
     def _on_delivery(self, node: NodeId, message: LiveMessage, delivery: Delivery) -> None:
+        if message.expires_ms and message.expires_ms <= self._clock.wall_ms():
+            # It has waited for a link.
+            return
         groups = [unpack_text(each) for each in delivery.groups]
         is_for_all = delivery.is_for_all
         copies = self._subscribers.copies(message.key, groups, is_for_all=is_for_all)

@@ -15,7 +15,12 @@ from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
-from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD, STREAM_TOPIC
+from kafkaesque.broker.options.queues import (
+    DEFAULT_EXCHANGE_WORD,
+    MOVE_TASKS,
+    REDRIVE_RATE,
+    STREAM_TOPIC,
+)
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -148,6 +153,16 @@ def _queue(operation: Operation) -> _Rule:
         return QueueNotAuthorized(case.words(operation, ResourceType.QUEUE, name))
 
     return rule
+
+
+def _queue_change(case: _Case) -> NotAuthorized | None:
+    """Whoever may take a queue's messages may have them moved by a task, which is kept with it."""
+    command = case.command
+    name = queue_resource(QueueName(command.vhost, command.name))
+    is_task = MOVE_TASKS in command.changes and set(command.changes) <= {MOVE_TASKS, REDRIVE_RATE}
+    if is_task and case.may(Operation.READ, ResourceType.QUEUE, name):
+        return None
+    return _queue(Operation.ALTER)(case)
 
 
 class Way(NamedTuple):
@@ -324,7 +339,7 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     RemoveRules: _cluster(Operation.ALTER),
     CreateQueue: _queue(Operation.CREATE),
     DeleteQueue: _queue(Operation.DELETE),
-    ChangeQueue: _queue(Operation.ALTER),
+    ChangeQueue: _queue_change,
     CreateVhost: _vhost(Operation.CREATE),
     DeleteVhost: _vhost(Operation.DELETE),
     DeclareExchange: _declaration,

@@ -79,6 +79,7 @@ def plan_queue(
     number: Number,
     new_id: Callable[[], TopicId],
     wall_ms: int,
+    per_user_max: int = QUEUES_MAX,
 ) -> tuple[TopicId, list[QueueCreated]]:
     """Return the id of a queue's log, and the record that makes it, if it is not there already.
 
@@ -96,6 +97,12 @@ def plan_queue(
         return existing.topic_id, []
     if len(state.queues) >= QUEUES_MAX:
         raise OverBound(f"there are {QUEUES_MAX} queues already")
+    owner = "" if command.on_behalf_of is None else command.on_behalf_of.principal
+    if owner and state.queue_counts[owner] >= per_user_max:
+        raise OverBound(
+            f"{owner} has made {state.queue_counts[owner]} queues already: delete some, or let an "
+            "administrator set user.queues.max of the brokers"
+        )
     check_may_add_vhost(state, name.vhost)
     log_id = new_id()
     source = _source(state, options)
@@ -108,6 +115,7 @@ def plan_queue(
         configs=log_configs(options),
         source=msgspec.UNSET if source is None else source.topic_id,
         at_ms=wall_ms,
+        owner=owner or msgspec.UNSET,
     )
     return log_id, [record]
 

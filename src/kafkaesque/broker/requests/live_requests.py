@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from kafkaesque.broker.peers.messages import PeerRequest
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.routing.interest import InterestNews, Wanted
 from kafkaesque.routing.live_message import LiveMessage, Origin
 from kafkaesque.routing.names import MANY, ONE, NameFilter, NameKey, Wildcard
@@ -110,7 +111,11 @@ def pack_news(news: Sequence[InterestNews]) -> list[PackedNews]:
 
 
 def unpack_news(packed: PackedNews) -> InterestNews:
-    """Return the news."""
+    """Return the news.
+
+    Raises:
+        RequestRefused: a filter is none.
+    """
     return InterestNews(
         since=packed.since,
         number=packed.number,
@@ -135,6 +140,8 @@ def _pack_level(level: str | Wildcard) -> bytes | int:
 
 
 def _unpack_filter(packed: PackedFilter) -> Wanted:
+    if not packed.levels:
+        raise RequestRefused("a filter has no levels")
     levels = tuple(
         unpack_text(level) if isinstance(level, bytes) else ONE if level == _ONE else MANY
         for level in packed.levels

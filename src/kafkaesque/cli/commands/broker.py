@@ -52,6 +52,7 @@ def broker(
     amqp_port: Annotated[int | None, typer.Option(help="Port for AMQP; 0: none.")] = None,
     mqtt_port: Annotated[int | None, typer.Option(help="Port for MQTT; 0: none.")] = None,
     nats_port: Annotated[int | None, typer.Option(help="Port for NATS; 0: none.")] = None,
+    stomp_port: Annotated[int | None, typer.Option(help="Port for STOMP; 0: none.")] = None,
     websocket_port: WebSocketPortOption = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: OptionOption = None,
@@ -80,6 +81,7 @@ def broker(
         "amqp.port": amqp_port,
         "mqtt.port": mqtt_port,
         "nats.port": nats_port,
+        "stomp.port": stomp_port,
         "websocket.port": websocket_port,
         "log.level": log_level,
     }

@@ -42,6 +42,8 @@ PORTS_DEFAULT = BrokerPorts(
     mqtt=1883,
     nats=4222,
     registry=8181,
+    stomp=61613,
+    websocket=8090,
 )
 #: How the ports of a broker are called where they are shown, in this order.
 _SHOWN = {
@@ -51,6 +53,7 @@ _SHOWN = {
     "amqp": "AMQP",
     "mqtt": "MQTT",
     "nats": "NATS",
+    "stomp": "STOMP",
     "websocket": "WebSocket",
     "registry": "schemas",
 }
@@ -131,10 +134,14 @@ NatsPortOption = Annotated[
     int | None,
     typer.Option(help="Port of broker 1 for NATS; 0: none.", show_default="4222, or as before"),
 ]
+StompPortOption = Annotated[
+    int | None,
+    typer.Option(help="Port of broker 1 for STOMP; 0: none.", show_default="61613, or as before"),
+]
 WebSocketPortOption = Annotated[
     int | None,
     typer.Option(
-        help="Port of broker 1 for WebSockets; 0: none.", show_default="none, or as before"
+        help="Port of broker 1 for WebSockets; 0: none.", show_default="8090, or as before"
     ),
 ]
 ProtocolsOption = Annotated[
@@ -173,6 +180,7 @@ def up(
     amqp_port: AmqpPortOption = None,
     mqtt_port: MqttPortOption = None,
     nats_port: NatsPortOption = None,
+    stomp_port: StompPortOption = None,
     websocket_port: WebSocketPortOption = None,
     protocols: ProtocolsOption = None,
     host: HostOption = "127.0.0.1",
@@ -203,6 +211,7 @@ def up(
         "mqtt": mqtt_port,
         "nats": nats_port,
         "registry": registry_port,
+        "stomp": stomp_port,
         "websocket": websocket_port,
     }
     ports = choose_ports(before, brokers, given)

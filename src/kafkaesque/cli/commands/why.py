@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 IS_HELD_UP: Final = 1
 _API: Final = "/api/v1/why"
 
+PrincipalOption = Annotated[
+    str,
+    typer.Option(
+        "--principal", metavar="WHO", help="Who consumes, such as User:app: whether it may."
+    ),
+]
+
 app = new_app(
     help="Say why a message, a group or a transaction waits: the way it takes, what it has passed, "
     "what blocks it, since when, and what helps.\n\n\b\nExample:\n"
@@ -48,6 +55,7 @@ def record(
     group: Annotated[
         str | None, typer.Option("--group", metavar="NAME", help="Why this group has not read it.")
     ] = None,
+    principal: PrincipalOption = "",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
@@ -56,9 +64,10 @@ def record(
     \b
     Example:
       kafkaesque why record orders 0 4711
-      kafkaesque why record orders 0 4711 --group billing
+      kafkaesque why record orders 0 4711 --group billing --principal User:app
     """
     more = "" if group is None else f"&group={_quote(group)}"
+    more += f"&principal={_quote(principal)}" if principal else ""
     path = f"/topics/{_quote(topic)}/partitions/{partition}?offset={offset}{more}"
     _show(bootstrap, path, f"partition {partition} of the topic {topic}", json=json)
 
@@ -66,6 +75,7 @@ def record(
 @app.command()
 def group(
     name: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    principal: PrincipalOption = "",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
@@ -75,7 +85,8 @@ def group(
     Example:
       kafkaesque why group billing
     """
-    _show(bootstrap, f"/groups/{_quote(name)}", f"the group {name}", json=json)
+    more = f"?principal={_quote(principal)}" if principal else ""
+    _show(bootstrap, f"/groups/{_quote(name)}{more}", f"the group {name}", json=json)
 
 
 @app.command()
@@ -111,6 +122,37 @@ def queue(
     """
     path = f"/queues/{_quote(name)}?message={message}&vhost={_quote(vhost)}"
     _show(bootstrap, path, f"the queue {name}", json=json)
+
+
+@app.command()
+def exchange(
+    name: Annotated[str, typer.Argument(metavar="EXCHANGE", show_default=False)],
+    key: Annotated[str, typer.Option("--key", "-k", help="The message's routing key.")] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="A number, true, false or other JSON is taken as such. May be repeated.",
+        ),
+    ] = None,
+    vhost: Annotated[str, typer.Option("--vhost", metavar="NAME", help="The virtual host.")] = "/",
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Say where a message goes that is published to an exchange, or why nowhere.
+
+    \b
+    Example:
+      kafkaesque why exchange logs --key db.error
+      kafkaesque why exchange orders -H size=7 -H kind=order
+    """
+    from kafkaesque.cli.exchange_arguments import parse_arguments
+
+    headers = msgspec.json.encode(parse_arguments(header)).decode() if header else ""
+    query = f"key={_quote(key)}&vhost={_quote(vhost)}&headers={_quote(headers)}"
+    _show(bootstrap, f"/exchanges/{_quote(name)}?{query}", f"the exchange {name}", json=json)
 
 
 def _show(bootstrap: str, path: str, what: str, *, json: bool) -> None:

@@ -8,34 +8,22 @@ other protocols.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
-from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.replies import REPLY_PREFIX, REPLY_TO
+from kafkaesque.gateway.queueing.needs import Need, has, refusal_of
+from kafkaesque.gateway.queueing.own_queues import GENERATED, REPLY_PREFIX, REPLY_TO
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.amqp import methods as m
-from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
-
-
-class Need(NamedTuple):
-    """An operation on a queue or an exchange of the connection's virtual host."""
-
-    operation: Operation
-    resource_type: ResourceType
-    name: str
-
 
 #: What a method on a channel needs.
 Row = Callable[[Any, str], Iterator[Need]]
 _O, _QUEUE, _EXCHANGE = Operation, ResourceType.QUEUE, ResourceType.EXCHANGE
-#: How names begin that brokers make up.
-_GENERATED: Final = "amq.gen-"
 
 
 def _nothing(_: Any, __: str) -> Iterator[Need]:
@@ -45,7 +33,7 @@ def _nothing(_: Any, __: str) -> Iterator[Need]:
 
 def _of_declare(method: m.QueueDeclare, _: str) -> Iterator[Need]:
     operation = _O.DESCRIBE if method.passive else _O.CREATE
-    yield Need(operation, _QUEUE, method.queue or _GENERATED)
+    yield Need(operation, _QUEUE, method.queue or GENERATED)
 
 
 def _of_queue(operation: Operation) -> Row:
@@ -132,7 +120,7 @@ def check_rights(channel: ChannelPort, method: Method) -> None:
     if rights is None:
         return
     for need in ROWS[type(method)](method, channel.last_queue):
-        _check(channel, rights, need, type(method))
+        _check(channel, need, type(method))
 
 
 def check_delivery(channel: ChannelPort, queue: str) -> None:
@@ -144,7 +132,7 @@ def check_delivery(channel: ChannelPort, queue: str) -> None:
     rights = channel.connection.rights
     # A name for answers needs no rule.
     if rights is not None and not queue.startswith(REPLY_PREFIX):
-        _check(channel, rights, Need(_O.READ, _QUEUE, queue), m.BasicConsume)
+        _check(channel, Need(_O.READ, _QUEUE, queue), m.BasicConsume)
 
 
 def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> None:
@@ -157,25 +145,16 @@ def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> N
     if rights is None:
         return
     if exchange != DEFAULT_EXCHANGE:
-        _check(channel, rights, Need(_O.WRITE, _EXCHANGE, exchange), m.BasicPublish)
+        _check(channel, Need(_O.WRITE, _EXCHANGE, exchange), m.BasicPublish)
         return
     for key in keys:
         # Who knows a name for answers was given it.
         if not key.startswith(REPLY_PREFIX):
-            _check(channel, rights, Need(_O.WRITE, _QUEUE, key), m.BasicPublish)
+            _check(channel, Need(_O.WRITE, _QUEUE, key), m.BasicPublish)
 
 
-def _check(channel: ChannelPort, rights: Rights, need: Need, method: type[Method]) -> None:
-    connection = channel.connection
-    name = queue_resource(QueueName(connection.vhost, need.name))
-    if not rights.may(need.operation, need.resource_type, name):
-        raise refused(connection.user, connection.vhost, need, method)
-
-
-def refused(user: str, vhost: str, need: Need, method: type[Method]) -> AmqpError:
-    """Return what is said where no rule allows something."""
-    what = (
-        f"{need.operation.name.lower()} access to {need.resource_type.name.lower()} "
-        f"'{need.name}' in vhost '{vhost}' refused for user '{user}'"
-    )
-    return failed(ReplyCode.ACCESS_REFUSED, what, method)
+def _check(channel: ChannelPort, need: Need, method: type[Method]) -> None:
+    link = channel.connection
+    if not has(link, need):
+        what = refusal_of(link.user, link.vhost, need)
+        raise failed(ReplyCode.ACCESS_REFUSED, what, method)

@@ -1,13 +1,10 @@
 """One channel: carries out what comes on it, in order.
 
-Theory of operation. Events wait in a queue. Most are done at once; one that has to ask somebody
-(`begin`) lets those behind it wait until it has its answer (`done`). Publishes ask nobody here:
-their confirms come when they come.
+Publishes ask nobody here: their confirms come when they come.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -21,6 +18,7 @@ from kafkaesque.gateway.amqp.queues import Queues
 from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.amqp.settling import Settling
 from kafkaesque.gateway.amqp.transaction import Transaction
+from kafkaesque.gateway.queueing.event_line import EventLine
 from kafkaesque.model.errors import ConfigError, InvariantBroken, RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
@@ -47,24 +45,22 @@ class Channel(ChannelPort):
         "_consuming",
         "_exchanges",
         "_has_failed",
-        "_is_busy",
-        "_is_running",
+        "_line",
         "_publishing",
         "_queues",
         "_settling",
         "_transaction",
-        "_waiting",
     )
 
     def __init__(self, connection: AmqpLink, number: int) -> None:
         super().__init__(connection, number)
-        self._waiting: Final[deque[Event]] = deque()
-        self._is_busy = False
-        self._is_running = False
+        self._line: Final = EventLine[Event](
+            connection, self._carry_out, self._on_mistake, self.flush
+        )
         #: By a mistake of the client's: what comes behind it is dropped.
         self._has_failed = False
         replies = Replies(self)
-        self._publishing: Final = Publishing(self, replies)
+        self._publishing: Final = Publishing(self, self._line, replies)
         self._settling: Final = Settling(self)
         self._transaction: Final = Transaction(self, self._publishing, self._settling)
         self._consuming: Final = Consuming(self, self._settling, replies)
@@ -75,60 +71,29 @@ class Channel(ChannelPort):
 
     def push(self, event: Event) -> None:
         """Carry out an event after those before it."""
-        self._waiting.append(event)
-        self.arrived += 1
-        size = len(event.body) if isinstance(event, Published) else 0
-        self.connection.add_waiting(1, size)
-        if not self._is_busy:
-            self._run()
+        self._line.push(event, len(event.body) if isinstance(event, Published) else 0)
 
     def finish(self, on_done: Callable[[], None]) -> None:
         """Call when all that has come is done, and what was published is in its queues."""
-        self._waiting.append(Finish(on_done=on_done))
-        self.arrived += 1
-        self._run()
+        self._line.push(Finish(on_done=on_done))
 
     def begin(self) -> None:
         """What is carried out has to wait for an answer."""
-        self._is_busy = True
+        self._line.begin()
 
     def done(self) -> None:
         """It has its answer."""
-        self._is_busy = False
-        self._run()
+        self._line.done()
 
     def go_on_with(self, act: Callable[[], None], method: Method | None = None) -> None:
-        """Go on with what had to wait, which may have to wait again; then with what is behind it.
+        """See `EventLine`."""
+        self._line.go_on_with(act, lambda mistake: self._on_mistake(mistake, method))
 
-        What is raised then is the client's mistake, too.
-        """
-        self._is_busy = False
-        try:
-            act()
-        except AmqpError as error:
-            self.fail(error)
-        except (RequestRefused, ConfigError) as refusal:
-            self.fail(error_of(refusal, method or m.BasicPublish()))
-        self._run()
-
-    def _run(self) -> None:
-        if self._is_running:
-            return
-        self._is_running = True
-        while self._waiting and not self._is_busy:
-            event = self._waiting.popleft()
-            self.carried += 1
-            if not isinstance(event, Finish):
-                size = len(event.body) if isinstance(event, Published) else 0
-                self.connection.add_waiting(-1, -size)
-            try:
-                self._carry_out(event)
-            except AmqpError as error:
-                self.fail(error)
-            except (RequestRefused, ConfigError) as refusal:
-                self.fail(error_of(refusal, m.BasicPublish()))
-        self._is_running = False
-        self.flush()
+    def _on_mistake(self, mistake: Exception, method: Method | None = None) -> None:
+        if isinstance(mistake, AmqpError):
+            self.fail(mistake)
+        elif isinstance(mistake, RequestRefused | ConfigError):
+            self.fail(error_of(mistake, method or m.BasicPublish()))
 
     def _carry_out(self, event: Event) -> None:
         match event:

@@ -14,9 +14,9 @@ from typing import Final
 from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.gateway.amqp.channel import Channel
-from kafkaesque.gateway.amqp.desk import Desk
 from kafkaesque.gateway.amqp.opening import HANDSHAKE_MS_MAX, Opening
 from kafkaesque.gateway.amqp.ports import AmqpLink
+from kafkaesque.gateway.queueing.desk import Desk
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import (
@@ -34,28 +34,21 @@ from kafkaesque.protocols.amqp.frames import HEARTBEAT_FRAME
 from kafkaesque.protocols.amqp.methods import Method
 from kafkaesque.protocols.amqp.states import ConnectionState
 
-#: Events, and bytes of messages, of one connection that wait: with more nothing is read.
-WAITING_MAX: Final = 2_000
-WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 #: After an error the client has so long to answer the close.
 CLOSE_MS_MAX: Final = 5_000
 #: Silence of so many heartbeats ends a connection.
 HEARTBEATS_MISSED: Final = 2
-#: So often it is looked whether a broker that takes no records does again.
-UNBLOCK_MS: Final = 200
 
 
 class AmqpConnection(AmqpLink):
     """See the module."""
 
-    __slots__ = ("_blocked", "_channels", "_is_receiving", "_opening", "_stranger_bytes")
+    __slots__ = ("_channels", "_opening", "_stranger_bytes")
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(desk, shared)
         self._channels: Final[dict[int, Channel]] = {}
         self._opening: Final = Opening(self)
-        self._blocked = False
-        self._is_receiving = False
         self._stranger_bytes = 0
 
     # -- from the network
@@ -88,8 +81,7 @@ class AmqpConnection(AmqpLink):
             self._is_receiving = False
         for channel in list(self._channels.values()):
             channel.flush()
-        if self.waiting_bytes and self.desk.doors.condition.space.reason is not None:
-            self._block()
+        self.maybe_block()
         self.maybe_pause()
 
     def _take(self, event: Event) -> None:
@@ -148,51 +140,21 @@ class AmqpConnection(AmqpLink):
 
     # -- waiting
 
-    def add_waiting(self, count: int, size: int) -> None:
-        """Count what waits; negative: it has been done."""
-        self.waiting += count
-        self.waiting_bytes += size
-        if count < 0 and not self._is_receiving:
-            self.maybe_resume()
-
-    def is_full(self) -> bool:
-        """See `ClientConnection`."""
-        return self.waiting >= WAITING_MAX or self.waiting_bytes >= WAITING_BYTES_MAX
-
-    def has_room(self) -> bool:
-        """See `ClientConnection`."""
-        return self.waiting <= WAITING_MAX // 2 and self.waiting_bytes <= WAITING_BYTES_MAX // 2
-
-    def is_busy(self) -> bool:
-        """See `ClientConnection`."""
-        return self.waiting > 0
-
     def go_on(self) -> None:
         """See `ClientConnection`."""
         self.maybe_resume()
         for channel in list(self._channels.values()):
             channel.go_on()
 
-    def _block(self) -> None:
-        """Read no more until this broker takes records again."""
-        if self._blocked or self.is_over:
-            return
-        self._blocked = True
+    def on_blocked(self) -> None:
+        """See `QueueingLink`."""
         if self.knows_blocked and self.codec.state is ConnectionState.OPEN:
             self.send(0, m.ConnectionBlocked(reason="low on disk"))
-        self.hold()
-        self.shared.clock.call_later(UNBLOCK_MS, self._maybe_unblock)
 
-    def _maybe_unblock(self) -> None:
-        if self.connection is None:
-            return
-        if self.desk.doors.condition.space.reason is not None:
-            self.shared.clock.call_later(UNBLOCK_MS, self._maybe_unblock)
-            return
-        self._blocked = False
+    def on_unblocked(self) -> None:
+        """See `QueueingLink`."""
         if self.knows_blocked and self.codec.state is ConnectionState.OPEN:
             self.send(0, m.ConnectionUnblocked())
-        self.release()
 
     # -- heartbeats
 
@@ -276,4 +238,4 @@ class AmqpConnection(AmqpLink):
         """See `ClientConnection`."""
         self.is_over = True
         self.end_channels(is_failed=True)
-        self._opening.end()
+        self.delete_own_queues()

@@ -1,40 +1,19 @@
-"""One consumer: asks its queue's leader for messages that the client may have, and sends them.
-
-Theory of operation. It is attached to the queue under a name of its own, and shows itself again
-every few seconds: a new leader has to know that it is there. One request at a time waits at the
-leader (`TakeMessages`); what comes is sent at once, and the next request follows as soon as the
-client may have more. Where the answer to a request is lost, the consumer attaches again, is told
-what it has, and gives back what it was not given to know. What comes for a client that may have no
-more by now, or is gone, is given back as never attempted.
-"""
+"""One consumer of a channel: what is consumed is sent as basic.deliver."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Protocol
 
-from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.broker.requests.commands import Done
-from kafkaesque.chassis.amqp.incoming import Incoming, read_incoming
+from kafkaesque.chassis.amqp.incoming import read_incoming
 from kafkaesque.gateway.amqp.authorization import check_delivery
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.settling import Delivery, Settling
-from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.gateway.amqp.settling import Settling
+from kafkaesque.gateway.queueing.consumer import Consumer
+from kafkaesque.gateway.queueing.settlements import Delivery
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError
-from kafkaesque.queues.requests import Claim
-
-#: Messages of one request, and their bytes; one alone may be larger.
-TAKEN_MAX: Final = 256
-TAKEN_BYTES_MAX: Final = 1024 * 1024
-WAIT_MS: Final = q.WAIT_MS_MAX
-TIMEOUT_MS: Final = 10_000
-#: So often it shows itself.
-ATTACH_MS: Final = 5_000
-#: After a refusal.
-AGAIN_MS: Final = 500
 
 
 class Owner(Protocol):
@@ -48,26 +27,10 @@ class Owner(Protocol):
         """A consumer's queue is gone."""
 
 
-class Consumer:
+class ChannelConsumer(Consumer):
     """See the module."""
 
-    __slots__ = (
-        "_channel",
-        "_consume",
-        "_is_recovering",
-        "_is_taking",
-        "_lock_ms",
-        "_name",
-        "_owner",
-        "_prefetch",
-        "_settling",
-        "_writer",
-        "is_exclusive",
-        "is_over",
-        "queue",
-        "tag",
-        "unacked",
-    )
+    __slots__ = ("_channel", "_owner", "_settling", "_writer", "is_exclusive", "tag")
 
     def __init__(
         self,
@@ -81,184 +44,45 @@ class Consumer:
         prefetch: int,
         lock_ms: int,
     ) -> None:
+        super().__init__(
+            channel.connection,
+            settling,
+            queue,
+            prefetch=prefetch,
+            lock_ms=lock_ms,
+            is_settled_when_sent=method.no_ack,
+        )
         self._owner = owner
         self._channel = channel
         self._settling = settling
-        self._consume = method
-        self.queue: Final = queue
         self.tag: Final = tag
         self.is_exclusive: Final = method.exclusive
-        #: Messages that it may have unacknowledged; 0: as many as a channel may.
-        self._prefetch = 0 if method.no_ack else prefetch
-        #: 0: until the client says what becomes of a message, or goes.
-        self._lock_ms = lock_ms
-        self._name = channel.connection.desk.doors.queues.new_consumer()
         self._writer = channel.connection.codec.deliver_writer(channel.number, tag)
-        self._is_taking = False
-        self._is_recovering = False
-        self.is_over = False
-        #: Messages that the client has.
-        self.unacked = 0
-
-    # -- its beginning
-
-    def attach(self, on_done: Callable[[RequestRefused | None], None]) -> None:
-        """Be known to the queue's leader."""
-
-        def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
-            if isinstance(outcome, RequestRefused):
-                on_done(outcome)
-                return
-            self._channel.connection.shared.clock.call_later(ATTACH_MS, self._show)
-            on_done(None)
-
-        self._ask_to_attach(on_attached)
-
-    def _ask_to_attach(
-        self, on_done: Callable[[q.AttachedConsumer | RequestRefused], None]
-    ) -> None:
-        def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
-            if self._is_gone:
-                # It may have been asked once more, after it was detached.
-                self._detach(is_failed=False)
-            on_done(outcome)
-
-        attach = q.AttachConsumer(log_id=self.queue.topic_id, consumer=self._name)
-        ask = self._channel.connection.desk.doors.queues.ask
-        ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
-
-    def _show(self) -> None:
-        if self._is_gone:
-            return
-        if not self._is_recovering:
-            self._ask_to_attach(self._on_shown)
-        self._channel.connection.shared.clock.call_later(ATTACH_MS, self._show)
-
-    def _on_shown(self, outcome: q.AttachedConsumer | RequestRefused) -> None:
-        if isinstance(outcome, UnknownQueue):
-            self._on_deleted()
 
     @property
-    def _is_gone(self) -> bool:
-        """Whether it has said its last: nothing that it has is waited for."""
-        return self.is_over and not self.unacked
-
-    # -- asking
+    def credit_of_client(self) -> int:
+        """See `Consumer`."""
+        return self._owner.credit
 
     @property
-    def _credit(self) -> int:
-        left = self._owner.credit
-        if self._prefetch:
-            left = min(left, self._prefetch - self.unacked)
-        return min(left, TAKEN_MAX)
+    def is_closed(self) -> bool:
+        """See `Consumer`."""
+        return self._channel.is_over
 
-    def go_on(self) -> None:
-        """Ask for messages, if the client may have some."""
-        if self._is_taking or self._is_recovering or self.is_over:
-            return
-        channel = self._channel
-        count = self._credit
-        if count <= 0 or channel.is_over or channel.connection.is_slow:
-            return
-        self._is_taking = True
-        take = q.TakeMessages(
-            log_id=self.queue.topic_id,
-            consumer=self._name,
-            messages_max=count,
-            bytes_max=TAKEN_BYTES_MAX,
-            lock_ms=self._lock_ms,
-            wait_ms=WAIT_MS,
-        )
-        ask = channel.connection.desk.doors.queues.ask
-        ask(take, q.TakenMessages, WAIT_MS + TIMEOUT_MS, self._on_taken)
-
-    def _on_taken(self, outcome: q.TakenMessages | RequestRefused) -> None:
-        self._is_taking = False
-        if isinstance(outcome, UnknownQueue):
-            self._on_deleted()
-        elif isinstance(outcome, RequestRefused):
-            self._recover()
-        else:
-            if outcome.messages:
-                self._deliver(outcome.messages)
-            self.go_on()
-
-    def _recover(self) -> None:
-        """Attach again, and give back what it has and does not know."""
-        if self.is_over or self._is_recovering:
-            return
-        self._is_recovering = True
-
-        def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
-            if self.is_over:
-                self._is_recovering = False
-            elif isinstance(outcome, UnknownQueue):
-                self._is_recovering = False
-                self._on_deleted()
-            elif isinstance(outcome, RequestRefused):
-                self._channel.connection.shared.clock.call_later(AGAIN_MS, again)
-            else:
-                self._is_recovering = False
-                self._give_back_unknown(outcome.claims)
-                # Not at once: what was refused may be refused again.
-                self._channel.connection.shared.clock.call_later(AGAIN_MS, self.go_on)
-
-        def again() -> None:
-            if self.is_over:
-                self._is_recovering = False
-            else:
-                self._ask_to_attach(on_attached)
-
-        self._ask_to_attach(on_attached)
-
-    def _give_back_unknown(self, claims: list[Claim]) -> None:
-        log_id = self.queue.topic_id
-        known = {
-            (each.offset, each.attempt)
-            for each in self._settling.unacked.values()
-            if each.consumer is self
-        }
-        unknown = [
-            Claim(offset, offset + 1, claim.attempt)
-            for claim in claims
-            for offset in range(claim.first, claim.end)
-            if (offset, claim.attempt) not in known
-        ]
-        self._settling.release(log_id, unknown)
-
-    # -- sending
-
-    def _deliver(self, messages: list[q.QueueMessage]) -> None:
-        channel = self._channel
-        connection = channel.connection
+    def may_deliver(self) -> bool:
+        """See `Consumer`."""
         try:
-            check_delivery(channel, self.queue.queue.name)
+            check_delivery(self._channel, self.queue.queue.name)
         except AmqpError as error:
-            # It was allowed when the client began to consume.
-            self._settling.release(self.queue.topic_id, [each.claim for each in messages])
-            channel.fail(error)
-            return
-        # A limit that is shared with others may be reached by now.
-        count = 0 if self.is_over or channel.is_over else max(0, min(len(messages), self._credit))
-        frames: list[bytes] = []
-        size = 0
-        now_ms = connection.shared.clock.wall_ms()
-        for message in messages[:count]:
-            incoming = read_incoming(message, self.queue, now_ms)
-            frames.append(self._frame(message, incoming))
-            size += len(message.value or b"")
-        if frames:
-            connection.write(b"".join(frames))
-            connection.charge(CONSUMER_BYTE_RATE, size)
-        self._settling.release(self.queue.topic_id, [each.claim for each in messages[count:]])
-        if self._consume.no_ack:
-            self._settling.flush()
+            self._channel.fail(error)
+            return False
+        return True
 
-    def _frame(self, message: q.QueueMessage, incoming: Incoming) -> bytes:
+    def write(self, message: q.QueueMessage, delivery: Delivery, now_ms: int) -> bytes:
+        """See `Consumer`."""
+        incoming = read_incoming(message, self.queue, now_ms)
         settling = self._settling
-        delivery = Delivery(self.queue.topic_id, message.offset, message.attempt, self)
-        self.unacked += 1
-        if self._consume.no_ack:
+        if self.is_settled_when_sent:
             tag = settling.next_tag()
             settling.settle(delivery)
         else:
@@ -272,42 +96,6 @@ class Consumer:
             redelivered=incoming.is_redelivered,
         )
 
-    def on_settled(self) -> None:
-        """The client has said what becomes of one message."""
-        self.unacked -= 1
-        if self._is_gone:
-            self._channel.connection.shared.clock.call_soon(lambda: self._detach(is_failed=False))
-
-    # -- its end
-
-    def _on_deleted(self) -> None:
-        """Its queue is gone: the client is told, if it can be."""
-        if not self.is_over:
-            self.is_over = True
-            self._owner.on_deleted(self.tag)
-
-    def end(self, *, is_failed: bool, then: Callable[[], None] | None = None) -> None:
-        """No more is asked for, and what it has is given back."""
-        self.is_over = True
-        self.unacked = 0
-        self._detach(is_failed=is_failed, then=then)
-
-    def cancel(self, then: Callable[[], None]) -> None:
-        """The client wants no more; what it has, it may still acknowledge."""
-        self.is_over = True
-        if self.unacked:
-            then()
-        else:
-            self._detach(is_failed=False, then=then)
-
-    def _detach(self, *, is_failed: bool, then: Callable[[], None] | None = None) -> None:
-        detach = q.DetachConsumer(
-            log_id=self.queue.topic_id, consumer=self._name, is_failed=is_failed
-        )
-
-        def on_done(_: Done | RequestRefused) -> None:
-            self._channel.connection.desk.on_detached(self.queue)
-            if then is not None:
-                then()
-
-        self._channel.connection.desk.doors.queues.ask(detach, Done, TIMEOUT_MS, on_done)
+    def on_deleted(self) -> None:
+        """See `Consumer`: the client is told, if it can be."""
+        self._owner.on_deleted(self.tag)

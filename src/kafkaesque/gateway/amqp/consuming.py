@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.chassis.amqp.incoming import read_incoming
-from kafkaesque.gateway.amqp.consumer import TIMEOUT_MS, Consumer
+from kafkaesque.gateway.amqp.consumer import ChannelConsumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.replies import REPLY_TO, Replies
-from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, UNACKED_MAX, Delivery, Settling
+from kafkaesque.gateway.amqp.replies import Replies
+from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, Settling
 from kafkaesque.gateway.amqp.stream_consumer import StreamConsumer
+from kafkaesque.gateway.queueing.consumer import TIMEOUT_MS
+from kafkaesque.gateway.queueing.own_queues import REPLY_TO
+from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
@@ -33,7 +35,7 @@ CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
 
 
 #: A queue's, or a stream's.
-AnyConsumer = Consumer | StreamConsumer
+AnyConsumer = ChannelConsumer | StreamConsumer
 
 
 class Consuming:
@@ -134,9 +136,8 @@ class Consuming:
             )
             self._attach(consumer, queue, method, tag)
             return
-        state = channel.connection.desk.doors.cluster.state
-        lock_ms = _consumer_timeout(effective_options(state, queue), method)
-        consumer = Consumer(
+        lock_ms = _consumer_timeout(channel, queue, method)
+        consumer = ChannelConsumer(
             self,
             channel,
             self._settling,
@@ -373,7 +374,7 @@ def _check_number(method: m.BasicConsume, name: str, least: int = 0) -> None:
         raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
 
 
-def _consumer_timeout(options: Mapping[str, str], method: m.BasicConsume) -> int:
+def _consumer_timeout(channel: ChannelPort, queue: QueueState, method: m.BasicConsume) -> int:
     """Return how long a message is a consumer's; 0: until it says what becomes of it."""
     said = method.arguments.get(CONSUMER_TIMEOUT)
-    return said if isinstance(said, int) else int(options.get("consumer.timeout.ms", 0))
+    return said if isinstance(said, int) else channel.connection.desk.consumer_timeout_ms(queue)

@@ -17,7 +17,6 @@ from kafkaesque.broker.requests.exchange_commands import (
     UnbindDestination,
 )
 from kafkaesque.gateway.amqp.consuming import check_owner
-from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX, TIMEOUT_MS
 from kafkaesque.gateway.amqp.errors import error_of, failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.publishing import Publishing
@@ -144,14 +143,13 @@ class Exchanges:
     def _submit(self, method: m.Method, command: ExchangeCommand, ok: m.Method | None) -> None:
         """Have the controller do something, and answer when this broker has heard of it."""
         channel = self._channel
-        doors, rights = channel.connection.desk.doors, channel.connection.rights
+        desk, rights = channel.connection.desk, channel.connection.rights
 
-        def on_done(outcome: object) -> None:
-            if isinstance(outcome, RequestRefused):
-                error = error_of(outcome, method)
-                channel.go_on_with(partial(_raise, error))
+        def on_done(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                channel.go_on_with(partial(_raise, error_of(refusal, method)))
             else:
-                doors.cluster.when_current(CURRENT_MS_MAX, lambda _: channel.go_on_with(answer))
+                channel.go_on_with(answer)
 
         def answer() -> None:
             if ok is not None:
@@ -159,7 +157,7 @@ class Exchanges:
 
         channel.begin()
         signed = command if rights is None else rights.sign(command)
-        doors.exchanges.submit(signed, TIMEOUT_MS, on_done)
+        desk.change_routing(signed, on_done)
 
 
 def _raise(error: AmqpError) -> None:

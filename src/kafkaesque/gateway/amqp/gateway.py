@@ -14,7 +14,7 @@ from kafkaesque.chassis.link import PortOptions
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.amqp.authorization import check_rows
 from kafkaesque.gateway.amqp.connection import AmqpConnection
-from kafkaesque.gateway.amqp.desk import Desk
+from kafkaesque.gateway.queueing.desk import desk_of
 from kafkaesque.protocols.amqp.states import CLIENT_METHODS
 
 CONNECTIONS_MAX: Final = 20_000
@@ -28,7 +28,7 @@ class AmqpGateway(Gateway):
     def __init__(self, doors: Doors, chassis: Chassis) -> None:
         super().__init__(chassis)
         check_rows(CLIENT_METHODS)
-        self._desk: Final = Desk(doors, chassis.report)
+        self._desk: Final = desk_of(doors, chassis)
 
     def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
@@ -41,8 +41,7 @@ class AmqpGateway(Gateway):
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,
         )
-        if not self.ports:
-            self._desk.sweeping.begin()
+        self._desk.sweeping.begin()
         return self.listen(listener.address, options, partial(AmqpConnection, self._desk))
 
     def stop(self) -> None:

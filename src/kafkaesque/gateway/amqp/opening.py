@@ -8,7 +8,6 @@ from kafkaesque import __version__
 from kafkaesque.access.authentication import Challenge, Failure, Success
 from kafkaesque.access.sasl_mechanisms import MechanismRefused
 from kafkaesque.broker.listeners import AccessMode
-from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.chassis.login import Login
 from kafkaesque.gateway.amqp.ports import AmqpLink
 from kafkaesque.model.errors import InvariantBroken
@@ -171,6 +170,11 @@ class Opening:
             what = f"vhost {method.vhost} not found"
             connection.fail(_error(ReplyCode.NOT_ALLOWED, what, method))
             return
+        rights = connection.rights
+        if rights is not None and not rights.may_open_vhost(method.vhost):
+            what = f"access to vhost '{method.vhost}' refused for user '{connection.user}'"
+            connection.fail(_error(ReplyCode.NOT_ALLOWED, what, method))
+            return
         connection.vhost = method.vhost
         connection.expect_nothing()
         connection.send(0, m.ConnectionOpenOk())
@@ -196,17 +200,6 @@ class Opening:
             connection.fail(_error(ReplyCode.NOT_ALLOWED, what, method))
             return
         login.step(b"\0%b\0%b" % (connection.user.encode(), method.new_secret), on_step)
-
-    # -- the end
-
-    def end(self) -> None:
-        """Delete the queues that go with the connection."""
-        connection = self._connection
-        for name in connection.exclusive:
-            queue = connection.desk.look(name)
-            said = None if queue is None else declaration_of(queue)
-            if queue is not None and said is not None and said.owner == connection.owner:
-                connection.desk.delete_queue(queue)
 
 
 def _error(code: ReplyCode, what: str, method: Method) -> AmqpError:

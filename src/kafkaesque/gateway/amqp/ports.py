@@ -6,74 +6,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from kafkaesque.broker.metadata.queue_names import QueueName
-from kafkaesque.chassis.link import ClientConnection, Shared
-from kafkaesque.gateway.amqp.desk import Desk
+from kafkaesque.chassis.link import Shared
 from kafkaesque.gateway.amqp.errors import failed
+from kafkaesque.gateway.queueing.desk import Desk
+from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.protocols.amqp.connection import Connection as Codec
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
 from kafkaesque.protocols.amqp.states import ConnectionState
 
 
-class AmqpLink(ClientConnection):
+class AmqpLink(QueueingLink):
     """A connection; `AmqpConnection` is the whole of it."""
 
-    __slots__ = (
-        "codec",
-        "desk",
-        "exclusive",
-        "has_written",
-        "is_over",
-        "knows_blocked",
-        "knows_cancel",
-        "owner",
-        "user",
-        "vhost",
-        "waiting",
-        "waiting_bytes",
-    )
+    __slots__ = ("codec", "knows_blocked", "knows_cancel")
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
-        super().__init__(shared)
-        self.desk: Final = desk
+        super().__init__(desk, shared)
         self.codec: Final = Codec()
-        self.vhost = ""
-        #: What the client says to be called.
-        self.user = ""
         #: What the client can be told.
         self.knows_blocked = False
         self.knows_cancel = False
-        self.is_over = False
-        #: Names this connection for ever, as the owner of exclusive queues.
-        self.owner: Final = ".".join(map(str, desk.doors.queues.new_consumer()))
-        #: Exclusive queues that it has asked for.
-        self.exclusive: Final[set[QueueName]] = set()
-        #: Events that wait in channels, and messages on their way to queues.
-        self.waiting = 0
-        self.waiting_bytes = 0
-        #: Since this was set to False.
-        self.has_written = False
 
     @property
     def is_closing(self) -> bool:
         """Whether nothing more is sent, because it was told to end."""
         return self.codec.state in (ConnectionState.AWAITS_CLOSE_OK, ConnectionState.CLOSED)
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether the client does not read what it was sent."""
-        connection = self.connection
-        return (
-            connection is None
-            or connection.unsent_bytes() > self.shared.options.unsent_bytes_max // 2
-        )
-
-    def write(self, data: bytes) -> None:
-        """Send bytes of the codec."""
-        if self.connection is not None and data:
-            self.has_written = True
-            self.connection.write((data,))
 
     def send(self, channel: int, method: Method) -> None:
         """Send a method without content, if that is still of use."""
@@ -92,10 +50,6 @@ class AmqpLink(ClientConnection):
         """Send them, and expect them, if the client wants any."""
 
     @abstractmethod
-    def add_waiting(self, count: int, size: int) -> None:
-        """Count what waits; negative: it has been done."""
-
-    @abstractmethod
     def forget_channel(self, number: int) -> None:
         """A channel is closed."""
 
@@ -107,13 +61,11 @@ class AmqpLink(ClientConnection):
 class ChannelPort(ABC):
     """A channel; `Channel` is the whole of it."""
 
-    __slots__ = ("arrived", "carried", "connection", "is_ended", "last_queue", "number")
+    __slots__ = ("connection", "is_ended", "last_queue", "number")
 
     def __init__(self, connection: AmqpLink, number: int) -> None:
         self.connection: Final = connection
         self.number: Final = number
-        #: Events that have come, and that were begun.
-        self.arrived = self.carried = 0
         #: What an empty name of a queue stands for.
         self.last_queue = ""
         #: Whether one side has closed it.

@@ -9,26 +9,18 @@ or no exchange, this broker finds out whether it has heard of all that there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from kafkaesque.broker.doors.exchanges import Publication
-from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
-from kafkaesque.chassis.amqp.outgoing import Outgoing, read_outgoing
-from kafkaesque.chassis.meanings import shown_headers
+from kafkaesque.chassis.amqp.outgoing import read_outgoing
 from kafkaesque.gateway.amqp.authorization import check_publish
-from kafkaesque.gateway.amqp.desk import CURRENT_MS_MAX
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.gateway.queueing.publisher import Line, OnOutcome, Publisher
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.content_path import write_ack
 from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.events import Published
-from kafkaesque.routing.exchanges.errors import NoSuchExchange
-from kafkaesque.routing.message import RoutedMessage
-
-PUT_TIMEOUT_MS: Final = 30_000
 
 
 class Publishing:
@@ -36,29 +28,23 @@ class Publishing:
 
     __slots__ = (
         "_confirmed",
-        "_idle",
         "_is_flush_due",
         "_next_sequence",
+        "_publisher",
         "_replies",
-        "_under_way",
         "channel",
         "is_confirming",
-        "known_until",
     )
 
-    def __init__(self, channel: ChannelPort, replies: Replies) -> None:
+    def __init__(self, channel: ChannelPort, line: Line, replies: Replies) -> None:
         self.channel: Final = channel
+        self._publisher: Final = Publisher(channel.connection, line)
         self._replies: Final = replies
         self.is_confirming = False
         self._next_sequence = 1
         #: By sequence number, rising: None: on its way; else whether it is in all its queues.
         self._confirmed: Final[dict[int, bool | None]] = {}
         self._is_flush_due = False
-        #: Messages that are on their way, and who waits for there to be none.
-        self._under_way = 0
-        self._idle: list[Callable[[], None]] = []
-        #: The last event of the channel at whose coming this broker knew of all that there was.
-        self.known_until = 0
 
     def select(self, method: m.ConfirmSelect) -> None:
         """Confirm what is published from now on."""
@@ -79,77 +65,22 @@ class Publishing:
         outgoing = read_outgoing(event, connection.user, connection.shared.clock.wall_ms())
         outgoing = self._replies.name_reply(outgoing)
         check_publish(channel, event.exchange, outgoing.keys)
-        exchanges = connection.desk.doors.exchanges
-        routed = outgoing.routed(event)
-        try:
-            route = exchanges.route(connection.vhost, event.exchange, routed)
-        except NoSuchExchange:
-            if channel.carried > self.known_until:
-                self.find_out(lambda: self.publish(event, on_done))
-                return
-            raise
-        has_live = exchanges.has_live(connection.vhost, route, routed)
-        is_unroutable = route.is_unroutable and not has_live
-        if is_unroutable and channel.carried > self.known_until:
-            self.find_out(lambda: self.publish(event, on_done))
-            return
-        connection.charge(PRODUCER_BYTE_RATE, len(event.body))
-        if is_unroutable:
-            if event.mandatory:
+
+        def on_routed(is_routable: bool) -> OnOutcome:
+            if not is_routable and event.mandatory:
                 self._return(event)
-            self._note(self._number(), on_done, is_in=True)
-            return
-        shows = has_live or bool(route.topics)
-        self._send(event, outgoing, routed, on_done, shows_headers=shows)
+            sequence = self._number()
+            return lambda refusal: self._note(sequence, on_done, is_in=refusal is None)
+
+        self._publisher.publish(event, outgoing, on_routed)
 
     def find_out(self, then: Callable[[], None]) -> None:
         """Go on once this broker has heard of all that there was when the last event came."""
-        channel = self.channel
-        channel.begin()
-        until = channel.arrived
-
-        def on_current(_: bool) -> None:
-            self.known_until = max(self.known_until, until)
-            channel.go_on_with(then)
-
-        channel.connection.desk.doors.cluster.when_current(CURRENT_MS_MAX, on_current)
-
-    def _send(
-        self,
-        event: Published,
-        outgoing: Outgoing,
-        routed: RoutedMessage,
-        on_done: Callable[[bool], None] | None,
-        *,
-        shows_headers: bool,
-    ) -> None:
-        connection = self.channel.connection
-        sequence, size = self._number(), len(event.body)
-        message = outgoing.message(event)
-        headers = shown_headers(message.headers) if shows_headers else None
-        publication = Publication(routed, message, headers)
-        self._under_way += 1
-        connection.add_waiting(1, size)
-
-        def on_published(outcomes: Sequence[int | RequestRefused]) -> None:
-            self._under_way -= 1
-            connection.add_waiting(-1, -size)
-            self._note(sequence, on_done, is_in=not isinstance(outcomes[0], RequestRefused))
-            if not self._under_way:
-                waiting, self._idle = self._idle, []
-                for each in waiting:
-                    each()
-
-        connection.desk.doors.exchanges.publish(
-            connection.vhost, event.exchange, [publication], PUT_TIMEOUT_MS, on_published
-        )
+        self._publisher.find_out(then)
 
     def when_idle(self, on_done: Callable[[], None]) -> None:
         """Call when nothing is on its way."""
-        if self._under_way:
-            self._idle.append(on_done)
-        else:
-            on_done()
+        self._publisher.when_idle(on_done)
 
     # -- returns and confirms
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -26,14 +25,14 @@ from kafkaesque.chassis.amqp.streams import (
     stream_topic_command,
 )
 from kafkaesque.gateway.amqp.consuming import check_owner
-from kafkaesque.gateway.amqp.desk import TIMEOUT_MS
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.exchanges import Exchanges
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.sweeping import is_orphan
+from kafkaesque.gateway.queueing.desk import TIMEOUT_MS
+from kafkaesque.gateway.queueing.own_queues import generated_name
+from kafkaesque.gateway.queueing.sweeping import is_orphan
 from kafkaesque.model.errors import (
     InvalidRequest,
-    QueueExists,
     RequestRefused,
     TopicExists,
     UnknownQueue,
@@ -42,9 +41,7 @@ from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 
 RESERVED: Final = "amq."
-GENERATED: Final = "amq.gen-"
 COUNT_TIMEOUT_MS: Final = 10_000
-_NAME_BYTES: Final = 16
 
 
 class Queues:
@@ -86,8 +83,7 @@ class Queues:
         channel = self._channel
         name = method.queue
         if not name:
-            raw = channel.connection.desk.doors.dice.unique_bytes(_NAME_BYTES)
-            name = GENERATED + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+            name = generated_name(channel.connection.desk.doors.dice)
         found = self._name(name)
         go_on = partial(self._declare_found, method, found)
         desk = channel.connection.desk
@@ -147,17 +143,13 @@ class Queues:
             replication_factor=said.number(GROUP_SIZE) or -1,
         )
 
-        def on_made(refusal: RequestRefused | None) -> None:
-            if refusal is not None and not isinstance(refusal, QueueExists):
-                channel.go_on_with(partial(_raise, error_of(refusal, method)))
-                return
-            # The client will use it at once, and somebody else may have made it at the same time.
-            desk.when(lambda: desk.look(name) is not None, lambda: channel.go_on_with(on_seen))
+        def on_made(outcome: QueueState | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                channel.go_on_with(partial(_raise, error_of(outcome, method)))
+            else:
+                channel.go_on_with(lambda: on_seen(outcome))
 
-        def on_seen() -> None:
-            queue = desk.look(name)
-            if queue is None:
-                raise no_queue(name.name, name.vhost, method)
+        def on_seen(queue: QueueState) -> None:
             if said.is_exclusive and channel.connection.connection is None:
                 # It has gone while the queue was made.
                 desk.delete_queue(queue)
@@ -172,13 +164,13 @@ class Queues:
             self._ask(lambda: self._create_stream(command, said, on_made))
             return
         signed = command if rights is None else rights.sign(command)
-        self._ask(lambda: desk.submit(signed, on_made))
+        self._ask(lambda: desk.make_queue(signed, on_made))
 
     def _create_stream(
         self,
         command: CreateQueue,
         said: Declaration,
-        on_made: Callable[[RequestRefused | None], None],
+        on_made: Callable[[QueueState | RequestRefused], None],
     ) -> None:
         """Make a stream: its topic first, if that is not there."""
         channel = self._channel
@@ -201,7 +193,7 @@ class Queues:
             if found is not None and len(found.partitions) != 1:
                 on_made(InvalidRequest(f"a stream has one partition, and topic {topic!r} more"))
                 return
-            desk.submit(made if rights is None else rights.sign(made), on_made)
+            desk.make_queue(made if rights is None else rights.sign(made), on_made)
 
         desk.submit(create if rights is None else rights.sign(create), on_topic)
 

@@ -8,27 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
-
-import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.queue_names import QueueName
-from kafkaesque.broker.options.queues import DECLARATION
-from kafkaesque.broker.requests.queue_commands import CreateQueue
-from kafkaesque.chassis.amqp.arguments import Declaration
 from kafkaesque.chassis.amqp.outgoing import Outgoing
 from kafkaesque.gateway.amqp.errors import error_of, failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.queueing.own_queues import REPLY_TO, make_reply_queue
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.properties import Properties, write_properties
-
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
-#: What the names of queues for answers begin with.
-REPLY_PREFIX: Final = REPLY_TO + "."
-_NAME_BYTES: Final = 16
 
 
 class Replies:
@@ -52,31 +41,19 @@ class Replies:
             channel.go_on_with(partial(_raise, failed(ReplyCode.PRECONDITION_FAILED, what, method)))
             return
         connection = channel.connection
-        raw = connection.desk.doors.dice.unique_bytes(_NAME_BYTES)
-        name = QueueName(connection.vhost, REPLY_PREFIX + raw.hex())
-        said = Declaration(owner=connection.owner, auto_delete=True)
-        options = {DECLARATION: msgspec.json.encode(said).decode()}
-        # The broker's own: it needs no rule, as the client has nothing to do with its name.
-        command = CreateQueue(vhost=name.vhost, name=name.name, options=options)
 
-        def on_made(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                channel.go_on_with(partial(_raise, error_of(refusal, method)))
-            else:
-                connection.desk.when(lambda: connection.desk.look(name) is not None, on_seen)
-
-        def on_seen() -> None:
-            queue = self._queue = connection.desk.look(name)
-            if queue is None:
-                error = failed(ReplyCode.INTERNAL_ERROR, "there is no queue for answers", method)
-                channel.go_on_with(partial(_raise, error))
-            elif channel.is_over:
+        def on_made(outcome: QueueState | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                channel.go_on_with(partial(_raise, error_of(outcome, method)))
+                return
+            self._queue = outcome
+            if channel.is_over:
                 self.end()
                 channel.done()
             else:
-                channel.go_on_with(lambda: then(queue))
+                channel.go_on_with(lambda: then(outcome))
 
-        connection.desk.submit(command, on_made)
+        make_reply_queue(connection, on_made)
 
     def name_reply(self, outgoing: Outgoing) -> Outgoing:
         """Return a message whose answer comes to this channel, if it says that it wants that.

@@ -23,7 +23,8 @@ from kafkaesque.chassis.meanings import properties_of
 from kafkaesque.gateway.amqp.consumer import Owner
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.amqp.settling import Delivery, Settling
+from kafkaesque.gateway.amqp.settling import Settling
+from kafkaesque.gateway.queueing.settlements import Delivery
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import OffsetOutOfRange, RequestRefused
 from kafkaesque.model.ids import TopicPartition

@@ -250,6 +250,7 @@ class Connection:
             ack_id=ack_id,
             subscription_id=subscription_id,
             is_positive=frame.command == "ACK",
+            is_requeued=frame.get("requeue") != "false",
             transaction=self._count_in(frame),
             receipt=frame.get("receipt"),
         )

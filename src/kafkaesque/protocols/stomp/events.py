@@ -81,6 +81,8 @@ class Acknowledged(Event, frozen=True, kw_only=True):
     #: Of 1.1; in 1.0 maybe, in 1.2 never.
     subscription_id: str | None
     is_positive: bool
+    #: Whether what was refused may come again: `requeue:false` says no (RabbitMQ's word).
+    is_requeued: bool = True
     transaction: str | None = None
 
 

@@ -29,6 +29,8 @@ ALTERNATE = "alternate-exchange"
 DELAYED_TYPE = "x-delayed-type"
 #: A selector: the binding passes on only messages for which it is true.
 FILTER = "x-filter"
+#: So many levels of the name choose the partition of a topic that a binding leads to.
+KEY_LEVELS = "x-key-levels"
 HASH_HEADER = "hash-header"
 HASH_PROPERTY = "hash-property"
 MATCH = "x-match"
@@ -41,6 +43,8 @@ MATCH_WORDS = {
     "all-with-x": (True, True),
     "any-with-x": (False, True),
 }
+#: A name of AMQP has no more levels.
+KEY_LEVELS_MAX = 256
 #: Weight of a binding of a consistent hash exchange.
 WEIGHT_MAX = 10_000
 
@@ -106,6 +110,7 @@ def check_binding(kind: Kind, key: str, arguments: Arguments) -> None:
         raise BadArgument(
             f"{MATCH} has to be one of {', '.join(MATCH_WORDS)}, not {arguments[MATCH]!r}"
         )
+    read_key_levels(arguments)
     if read_filter(arguments) is not None and kind in CHOOSING:
         raise BadArgument(f"{FILTER} has no place in an exchange of type {kind.value}")
 
@@ -119,6 +124,22 @@ def read_weight(key: str) -> int:
     if not key.isascii() or not key.isdecimal() or len(key) > 9 or not 0 < int(key) <= WEIGHT_MAX:
         raise BadArgument(f"the key has to be a weight from 1 to {WEIGHT_MAX}, not {key[:40]!r}")
     return int(key)
+
+
+def read_key_levels(arguments: Arguments) -> int:
+    """Return how many levels of the name choose a topic's partition; 0: all of them.
+
+    Raises:
+        BadArgument: it is no number that it can be.
+    """
+    found = arguments.get(KEY_LEVELS)
+    if found is None:
+        return 0
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 < found <= KEY_LEVELS_MAX:
+        raise BadArgument(
+            f"{KEY_LEVELS} has to be a number from 1 to {KEY_LEVELS_MAX}, not {found!r}"
+        )
+    return int(found)
 
 
 def read_filter(arguments: Arguments) -> Selector | None:

@@ -14,6 +14,8 @@ class Route(NamedTuple):
     topics: tuple[str, ...] = ()
     #: Whether it comes, without delay, to the exchange whose names MQTT, STOMP and NATS share.
     has_names: bool = False
+    #: For each topic: how many levels of the name choose its partition; 0: all. Empty: all of all.
+    key_levels: tuple[int, ...] = ()
 
     @property
     def is_unroutable(self) -> bool:

@@ -51,7 +51,8 @@ class _Walk:
         self.keys = keys
         #: In the order in which they were reached.
         self.queues: dict[str, None] = {}
-        self.topics: dict[str, None] = {}
+        #: Topics, each with how many levels of the name choose its partition.
+        self.topics: dict[str, int] = {}
         #: Delayed exchanges that were reached.
         self.later: list[str] = []
         self.goes_by_keys = True
@@ -76,6 +77,11 @@ class _Walk:
             elif not self._pass_on(name, waiting) and exchange.alternate is not None:
                 waiting.append(exchange.alternate)
 
+    def key_levels(self) -> tuple[int, ...]:
+        """Return how many levels choose each topic's partition; nothing, if it is always all."""
+        found = tuple(self.topics.values())
+        return found if any(found) else ()
+
     def has_passed(self, exchange: str) -> bool:
         """Tell whether the message has come to an exchange so far."""
         return exchange in self._passed
@@ -90,7 +96,7 @@ class _Walk:
         if topic is None:
             self.queues[name] = None
         else:
-            self.topics[topic] = None
+            self.topics.setdefault(topic, 0)
 
     def _pass_on(self, name: str, waiting: list[str]) -> bool:
         """Pass the message on from one exchange; say whether any binding has matched."""
@@ -109,7 +115,8 @@ class _Walk:
             if destination.is_exchange:
                 waiting.append(destination.name)
             elif destination.is_topic:
-                self.topics[destination.name] = None
+                # Of two ways to one topic the first counts.
+                self.topics.setdefault(destination.name, exchange.key_levels.get(row, 0))
             else:
                 self._take_queue(destination.name)
         return has_matched
@@ -165,8 +172,13 @@ class Router:
         if walk.later:
             walk.run(walk.later, delays=False)
             later = tuple(walk.queues)[len(queues) :]
-            return Route(queues, later, delay_ms, tuple(walk.topics), has_names)
-        route = Route(queues, topics=tuple(walk.topics), has_names=has_names)
+            return Route(queues, later, delay_ms, tuple(walk.topics), has_names, walk.key_levels())
+        route = Route(
+            queues,
+            topics=tuple(walk.topics),
+            has_names=has_names,
+            key_levels=walk.key_levels(),
+        )
         if walk.goes_by_keys and len(keys) == 1:
             vhost.routes.put((exchange, message.key), route)
         return route

@@ -12,7 +12,12 @@ import msgspec
 from kafkaesque.env.dice import Dice
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
-from kafkaesque.routing.exchanges.kinds import ALTERNATE, Kind, read_filter
+from kafkaesque.routing.exchanges.kinds import (
+    ALTERNATE,
+    Kind,
+    read_filter,
+    read_key_levels,
+)
 from kafkaesque.routing.exchanges.matchers import new_matcher
 from kafkaesque.routing.exchanges.records import (
     AnyRoutingRecord,
@@ -111,6 +116,7 @@ class Exchange:
         "bindings",
         "definition",
         "filters",
+        "key_levels",
         "kind",
         "matcher",
     )
@@ -128,6 +134,8 @@ class Exchange:
         self.bindings: dict[Binding, int] = {}
         #: Of the rows that have one.
         self.filters: dict[int, Selector] = {}
+        #: How many levels of the name choose a topic's partition; of the rows that say so.
+        self.key_levels: dict[int, int] = {}
         self._rows: list[Destination | None] = []
         self._free: list[int] = []
 
@@ -157,12 +165,16 @@ class Exchange:
         selector = read_filter(arguments)
         if selector is not None:
             self.filters[row] = selector
+        key_levels = read_key_levels(arguments)
+        if key_levels:
+            self.key_levels[row] = key_levels
 
     def remove(self, binding: Binding) -> None:
         """Take out a binding."""
         row = self.bindings.pop(binding)
         self.matcher.remove(row, binding.destination, binding.key, binding.arguments)
         self.filters.pop(row, None)
+        self.key_levels.pop(row, None)
         self._rows[row] = None
         self._free.append(row)
 

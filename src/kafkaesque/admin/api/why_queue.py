@@ -1,0 +1,152 @@
+"""Why a message of a queue waits: gathers the facts from the queue's leader."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from kafkaesque.access.operations import ResourceType
+from kafkaesque.admin.api.calls import Call
+from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.why_queue_links import Burial, QueueFacts, burial_of, group_of
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.effective_options import effective_options
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.requests.queue_requests import (
+    AskQueue,
+    PeekedMessage,
+    PeekedMessages,
+    PeekMessages,
+    QueueCounts,
+)
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
+
+ANSWER_MS_MAX: Final = 1_500
+#: Earlier messages among which one of the same group is looked for, and dead letters.
+AHEAD_MAX: Final = 1_000
+LETTERS_MAX: Final = 1_000
+PEEKED_BYTES_MAX: Final = 1024 * 1024
+
+OnFacts = Callable[[QueueFacts], None]
+
+
+class QueueInquiry:
+    """One question about one message: the counts, the message, and what may hold it up."""
+
+    def __init__(
+        self,
+        context: Context,
+        call: Call[Any, Any],
+        queue: QueueState,
+        partition: int,
+        offset: int,
+        on_facts: OnFacts,
+    ) -> None:
+        state = queue.partitions[partition]
+        leader = context.doors.cluster.leaders.leader(state.group)
+        self._context = context
+        self._call = call
+        self._queue = queue
+        self._partition = partition
+        self._on_facts = on_facts
+        self._facts = QueueFacts(
+            name=queue.queue,
+            offset=offset,
+            options=effective_options(context.doors.cluster.state, queue),
+            replicas=list(state.replicas),
+            leader=None if leader is None else int(leader),
+        )
+
+    def start(self) -> None:
+        """Ask; `on_facts` is called once."""
+        if self._facts.leader is None:
+            self._on_facts(self._facts)
+            return
+        request = AskQueue(log_id=self._queue.topic_id, partition=self._partition)
+        self._context.doors.queues.ask(request, QueueCounts, ANSWER_MS_MAX, self._on_counts)
+
+    def _on_counts(self, outcome: QueueCounts | RequestRefused) -> None:
+        if isinstance(outcome, RequestRefused):
+            self._on_facts(replace(self._facts, refusal=str(outcome)))
+            return
+        self._facts = replace(self._facts, counts=outcome)
+        self._peek(self._queue, self._partition, self._facts.offset, 1, self._on_message)
+
+    def _on_message(self, outcome: PeekedMessages | RequestRefused) -> None:
+        if isinstance(outcome, RequestRefused):
+            self._on_facts(replace(self._facts, counts=None, refusal=str(outcome)))
+            return
+        offset = self._facts.offset
+        found = next((e for e in outcome.messages if e.message.offset == offset), None)
+        self._facts = replace(self._facts, message=found)
+        if found is None:
+            self._look_for_burial()
+        elif found.place == "ready" and group_of(found) and self._is_ordered:
+            first = 0 if self._facts.counts is None else self._facts.counts.floor
+            self._peek(
+                self._queue,
+                self._partition,
+                first,
+                AHEAD_MAX,
+                lambda outcome: self._on_ahead(found, outcome),
+            )
+        else:
+            self._on_facts(self._facts)
+
+    @property
+    def _is_ordered(self) -> bool:
+        return self._facts.options.get("ordered.groups") == "true"
+
+    def _on_ahead(self, found: PeekedMessage, outcome: PeekedMessages | RequestRefused) -> None:
+        if not isinstance(outcome, RequestRefused):
+            group = group_of(found)
+            for each in outcome.messages:
+                is_before = each.message.offset < found.message.offset
+                if is_before and group_of(each) == group and each.place != "parked":
+                    self._facts = replace(self._facts, ahead=each)
+                    break
+        self._on_facts(self._facts)
+
+    # -- dead letters
+
+    def _look_for_burial(self) -> None:
+        word, counts = self._facts.options.get("dead.letter.queue"), self._facts.counts
+        if not word or counts is None or self._facts.offset >= counts.end:
+            self._on_facts(self._facts)
+            return
+        name = QueueName(self._queue.queue.vhost, word)
+        is_seen = self._call.sees(ResourceType.QUEUE, queue_resource(name))
+        try:
+            letters = self._context.doors.queues.find(name)
+        except UnknownQueue:
+            is_seen = False
+        if not is_seen:
+            self._on_facts(self._facts)
+            return
+        self._peek(letters, 0, 0, LETTERS_MAX, lambda outcome: self._on_letters(word, outcome))
+
+    def _on_letters(self, word: str, outcome: PeekedMessages | RequestRefused) -> None:
+        if not isinstance(outcome, RequestRefused):
+            for each in outcome.messages:
+                death = burial_of(each, self._queue.queue, self._facts.offset)
+                if death is not None:
+                    reason, attempts, at_ms = death
+                    burial = Burial(queue=word, reason=reason, attempts=attempts, at_ms=at_ms)
+                    self._facts = replace(self._facts, burial=burial)
+        self._on_facts(self._facts)
+
+    def _peek(
+        self,
+        queue: QueueState,
+        partition: int,
+        start: int,
+        most: int,
+        on_done: Callable[[PeekedMessages | RequestRefused], None],
+    ) -> None:
+        request = PeekMessages(
+            log_id=queue.topic_id,
+            partition=partition,
+            start=start,
+            messages_max=most,
+            bytes_max=PEEKED_BYTES_MAX,
+        )
+        self._context.doors.queues.ask(request, PeekedMessages, ANSWER_MS_MAX, on_done)

@@ -1,0 +1,1 @@
+"""What gateways share that push the messages of queues: desks, consumers, settlements."""

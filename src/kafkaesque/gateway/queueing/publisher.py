@@ -1,0 +1,149 @@
+"""Brings messages to exchanges, one behind the other.
+
+Before a message is said to have no queue or no exchange, this broker finds out whether it has heard
+of all that there is; once for all that has come until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
+from kafkaesque.chassis.amqp.outgoing import Outgoing
+from kafkaesque.chassis.meanings import shown_headers
+from kafkaesque.gateway.queueing.desk import CURRENT_MS_MAX
+from kafkaesque.gateway.queueing.link import QueueingLink
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.protocols.amqp.events import Published
+from kafkaesque.routing.exchanges.errors import NoSuchExchange
+from kafkaesque.routing.exchanges.route import Route
+from kafkaesque.routing.message import RoutedMessage
+
+PUT_TIMEOUT_MS: Final = 30_000
+
+#: What becomes of a message: None: all places that it was routed to have committed it.
+OnOutcome = Callable[[RequestRefused | None], None]
+#: Called once it is known whether a message has anywhere to go; returns who hears of its outcome.
+OnRouted = Callable[[bool], OnOutcome]
+
+
+class Line(Protocol):
+    """Where publishes come from, in order."""
+
+    @property
+    def arrived(self) -> int:
+        """Events that have come."""
+
+    @property
+    def carried(self) -> int:
+        """Events that were begun."""
+
+    def begin(self) -> None:
+        """What is carried out has to wait for an answer."""
+
+    def go_on_with(self, act: Callable[[], None]) -> None:
+        """Go on with what had to wait."""
+
+
+class Publisher:
+    """See the module."""
+
+    __slots__ = ("_idle", "_line", "_link", "_under_way", "known_until")
+
+    def __init__(self, link: QueueingLink, line: Line) -> None:
+        self._link: Final = link
+        self._line: Final = line
+        #: Messages that are on their way, and who waits for there to be none.
+        self._under_way = 0
+        self._idle: list[Callable[[], None]] = []
+        #: The last event of the line at whose coming this broker knew of all that there was.
+        self.known_until = 0
+
+    def publish(self, event: Published, outgoing: Outgoing, on_routed: OnRouted) -> None:
+        """Route a message and send it on its way.
+
+        Raises:
+            RequestRefused: the exchange does not exist, or takes no messages.
+        """
+        link = self._link
+        routed = outgoing.routed(event)
+        route = self._route(event, routed)
+        if route is None:
+            self.find_out(lambda: self.publish(event, outgoing, on_routed))
+            return
+        has_live = link.desk.doors.exchanges.has_live(link.vhost, route, routed)
+        is_routable = has_live or not route.is_unroutable
+        if not is_routable and not self._is_known:
+            self.find_out(lambda: self.publish(event, outgoing, on_routed))
+            return
+        link.charge(PRODUCER_BYTE_RATE, len(event.body))
+        on_outcome = on_routed(is_routable)
+        if is_routable:
+            shows = has_live or bool(route.topics)
+            self._send(event, outgoing, routed, on_outcome, shows_headers=shows)
+        else:
+            on_outcome(None)
+
+    def _route(self, event: Published, routed: RoutedMessage) -> Route | None:
+        """Return where a message goes; None: this broker may not know its exchange yet."""
+        try:
+            return self._link.desk.doors.exchanges.route(self._link.vhost, event.exchange, routed)
+        except NoSuchExchange:
+            if self._is_known:
+                raise
+            return None
+
+    @property
+    def _is_known(self) -> bool:
+        return self._line.carried <= self.known_until
+
+    def find_out(self, then: Callable[[], None]) -> None:
+        """Go on once this broker has heard of all that there was when the last event came."""
+        line = self._line
+        line.begin()
+        until = line.arrived
+
+        def on_current(_: bool) -> None:
+            self.known_until = max(self.known_until, until)
+            line.go_on_with(then)
+
+        self._link.desk.doors.cluster.when_current(CURRENT_MS_MAX, on_current)
+
+    def _send(
+        self,
+        event: Published,
+        outgoing: Outgoing,
+        routed: RoutedMessage,
+        on_outcome: OnOutcome,
+        *,
+        shows_headers: bool,
+    ) -> None:
+        link, size = self._link, len(event.body)
+        message = outgoing.message(event)
+        headers = shown_headers(message.headers) if shows_headers else None
+        publication = Publication(routed, message, headers)
+        self._under_way += 1
+        link.add_waiting(1, size)
+
+        def on_published(outcomes: Sequence[int | RequestRefused]) -> None:
+            self._under_way -= 1
+            link.add_waiting(-1, -size)
+            (outcome,) = outcomes
+            on_outcome(outcome if isinstance(outcome, RequestRefused) else None)
+            if not self._under_way:
+                waiting, self._idle = self._idle, []
+                for each in waiting:
+                    each()
+
+        link.desk.doors.exchanges.publish(
+            link.vhost, event.exchange, [publication], PUT_TIMEOUT_MS, on_published
+        )
+
+    def when_idle(self, on_done: Callable[[], None]) -> None:
+        """Call when nothing is on its way."""
+        if self._under_way:
+            self._idle.append(on_done)
+        else:
+            on_done()

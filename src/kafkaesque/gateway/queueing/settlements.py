@@ -1,0 +1,147 @@
+"""What clients say of deliveries, on its way to their queues.
+
+What is said between two turns is gathered by queue and sent as one request each. It is asked again
+until there is an answer; a message whose settlement never arrives comes again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.amqp.arguments import has_dead_letters
+from kafkaesque.gateway.queueing.desk import Desk
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.ids import TopicId
+from kafkaesque.queues.requests import Claim
+
+#: Deliveries of one client that wait for an answer, whatever its prefetch says.
+UNACKED_MAX: Final = 65_535
+TIMEOUT_MS: Final = 60_000
+
+
+class Holder(Protocol):
+    """Whose deliveries are counted."""
+
+    def on_settled(self) -> None:
+        """The client has said what becomes of one message."""
+
+
+class Delivery(NamedTuple):
+    """A message that the client has."""
+
+    log_id: TopicId
+    offset: int
+    attempt: int
+    #: None: it was fetched singly.
+    consumer: Holder | None
+    #: Whether it stays where it is, whatever the client says: it is one of a stream.
+    is_kept: bool = False
+
+
+class Kind(NamedTuple):
+    """What becomes of messages: done with, given back or given up."""
+
+    name: str
+    is_failed: bool = False
+
+
+SETTLE: Final = Kind("settle")
+REJECT: Final = Kind("reject")
+RELEASE: Final = Kind("release")
+FAIL: Final = Kind("release", is_failed=True)
+
+
+class Settlements(ABC):
+    """Of one client, or one part of it; how it names its deliveries is the protocol's."""
+
+    __slots__ = ("_desk", "_gathered")
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk: Final = desk
+        self._gathered: dict[tuple[TopicId, Kind], list[Delivery]] = {}
+
+    @abstractmethod
+    def held(self) -> Iterable[Delivery]:
+        """Return all deliveries that the client has said nothing about."""
+
+    def settle(self, delivery: Delivery, kind: Kind = SETTLE) -> None:
+        """Say of a message what becomes of it, with the next `flush`."""
+        if delivery.is_kept and delivery.consumer is not None:
+            delivery.consumer.on_settled()
+            return
+        if kind is REJECT and not self._has_dead_letters(delivery.log_id):
+            # Nobody wants it.
+            kind = SETTLE
+        self._gathered.setdefault((delivery.log_id, kind), []).append(delivery)
+        if delivery.consumer is not None:
+            delivery.consumer.on_settled()
+
+    def _has_dead_letters(self, log_id: TopicId) -> bool:
+        queue = self._desk.doors.cluster.state.queues_by_log.get(log_id)
+        return queue is not None and has_dead_letters(self._desk.options_of(queue))
+
+    def flush(self, then: Callable[[bool], None] = lambda is_done: None) -> None:
+        """Send what was said; `then` is told when all is answered, and whether all of it is done.
+
+        Of a queue that is gone there is nothing to do.
+        """
+        gathered, self._gathered = self._gathered, {}
+        left, is_done = len(gathered), True
+        if not gathered:
+            then(True)
+
+        def on_one(outcome: q.ClaimsResult | RequestRefused) -> None:
+            nonlocal left, is_done
+            left -= 1
+            if isinstance(outcome, q.ClaimsResult):
+                is_done = is_done and not outcome.stale
+            else:
+                is_done = is_done and isinstance(outcome, UnknownQueue)
+            if left == 0:
+                then(is_done)
+
+        for (log_id, kind), deliveries in gathered.items():
+            self._ask(_request(log_id, kind, claims_of(deliveries)), on_one)
+
+    def release(self, log_id: TopicId, claims: list[Claim], *, is_failed: bool = False) -> None:
+        """Give back messages that the client has not been sent."""
+        if claims:
+            self._ask(q.ReleaseMessages(log_id=log_id, claims=claims, is_failed=is_failed))
+
+    def _ask(
+        self,
+        request: q.AnyQueueRequest,
+        on_done: Callable[[q.ClaimsResult | RequestRefused], None] = lambda outcome: None,
+    ) -> None:
+        self._desk.doors.queues.ask(request, q.ClaimsResult, TIMEOUT_MS, on_done)
+
+
+def claim_of(delivery: Delivery) -> Claim:
+    """Return the claim of one message."""
+    return Claim(delivery.offset, delivery.offset + 1, delivery.attempt)
+
+
+def claims_of(deliveries: list[Delivery]) -> list[Claim]:
+    """Return the claims of messages; those that lie together are one."""
+    claims: list[Claim] = []
+    for each in sorted(deliveries, key=lambda delivery: delivery.offset):
+        last = claims[-1] if claims else None
+        if last is not None and last.end == each.offset and last.attempt == each.attempt:
+            claims[-1] = Claim(last.first, last.end + 1, last.attempt)
+        else:
+            claims.append(claim_of(each))
+    return claims
+
+
+def _request(log_id: TopicId, kind: Kind, claims: list[Claim]) -> q.AnyQueueRequest:
+    match kind.name:
+        case "settle":
+            # A lock that has ended does no harm if nobody has had the message since.
+            return q.SettleMessages(log_id=log_id, claims=claims, may_be_late=True)
+        case "reject":
+            return q.RejectMessages(log_id=log_id, claims=claims)
+        case _:
+            return q.ReleaseMessages(log_id=log_id, claims=claims, is_failed=kind.is_failed)

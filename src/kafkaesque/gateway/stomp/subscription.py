@@ -1,0 +1,129 @@
+"""One subscription: what its queue has is sent as MESSAGE."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from itertools import takewhile
+from typing import Final, Protocol
+
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.gateway.queueing.consumer import Consumer
+from kafkaesque.gateway.queueing.needs import Need
+from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery, Settlements
+from kafkaesque.gateway.stomp.messages import write_headers_of
+from kafkaesque.gateway.stomp.ports import StompLink
+from kafkaesque.protocols.stomp.errors import StompError
+from kafkaesque.protocols.stomp.events import AckMode
+from kafkaesque.protocols.stomp.versions import Version
+from kafkaesque.protocols.stomp.writing import MessageVariant, escaped
+
+
+class Owner(Protocol):
+    """Who has the subscription."""
+
+    @property
+    def unacked_count(self) -> int:
+        """Messages that the client has, over all its subscriptions."""
+
+    def on_queue_deleted(self, subscription: Subscription) -> None:
+        """A subscription's queue is gone."""
+
+
+class Subscription(Consumer):
+    """See the module."""
+
+    __slots__ = (
+        "_ack_prefix",
+        "_owner",
+        "_stomp",
+        "_subscription_id",
+        "held",
+        "id",
+        "mode",
+        "need",
+        "number",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        link: StompLink,
+        settlements: Settlements,
+        queue: QueueState,
+        *,
+        subscription_id: str,
+        number: int,
+        mode: AckMode,
+        prefetch: int,
+        need: Need | None,
+    ) -> None:
+        """`number` is the connection's for it, and `need` what its client has to be allowed."""
+        super().__init__(
+            link,
+            settlements,
+            queue,
+            prefetch=prefetch,
+            lock_ms=link.desk.consumer_timeout_ms(queue),
+            is_settled_when_sent=mode is AckMode.AUTO,
+        )
+        self._owner: Final = owner
+        self._stomp: Final = link
+        self.id: Final = subscription_id
+        self.number: Final = number
+        self.mode: Final = mode
+        self.need: Final = need
+        self._subscription_id: Final = escaped(subscription_id, link.codec.version)
+        self._ack_prefix: Final = f"{number}:"
+        #: What the client has said nothing about, by message id, in the order of delivery.
+        self.held: Final[dict[str, Delivery]] = {}
+
+    @property
+    def credit_of_client(self) -> int:
+        """See `Consumer`."""
+        return UNACKED_MAX - self._owner.unacked_count
+
+    @property
+    def is_closed(self) -> bool:
+        """See `Consumer`."""
+        return self._stomp.is_closed
+
+    def may_deliver(self) -> bool:
+        """See `Consumer`."""
+        if self.need is None or self.is_closed:
+            return True
+        try:
+            self._stomp.check(self.need)
+        except StompError as error:
+            self._stomp.fail(error)
+            return False
+        return True
+
+    def write(self, message: q.QueueMessage, delivery: Delivery, now_ms: int) -> bytes:
+        """See `Consumer`."""
+        version = self._stomp.codec.version
+        message_id = message_id_of(delivery)
+        headers = write_headers_of(message, self.queue, message_id, now_ms)
+        variant = MessageVariant(version, headers, message.value or b"")
+        if self.is_settled_when_sent:
+            self._settlements.settle(delivery)
+            return variant.write(self._subscription_id)
+        self.held[message_id] = delivery
+        ack_id = self._ack_prefix + message_id if version is Version.V1_2 else ""
+        return variant.write(self._subscription_id, escaped(ack_id, version))
+
+    def take(self, message_id: str) -> list[Delivery]:
+        """Return the deliveries that an acknowledgement of one means, and forget them."""
+        ids = [message_id]
+        if self.mode is AckMode.CLIENT:
+            ids = [*takewhile(lambda each: each != message_id, self.held), message_id]
+        return [self.held.pop(each) for each in ids]
+
+    def on_deleted(self) -> None:
+        """See `Consumer`."""
+        self._owner.on_queue_deleted(self)
+
+
+def message_id_of(delivery: Delivery) -> str:
+    """Return a message's id: the same at each delivery, and no other message's."""
+    return f"{urlsafe_b64encode(delivery.log_id).decode().rstrip('=')}-{delivery.offset}"
