@@ -1,5 +1,9 @@
-"""Compiles the kernel where a compiler is found; the package installs and works without one."""
+"""Compiles the kernel where a compiler is found; the package installs and works without one.
 
+With KAFKAESQUE_PURE=1 nothing is compiled: such a wheel fits every machine.
+"""
+
+import os
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -9,7 +13,7 @@ KERNEL = Path("src/kafkaesque/model/_kernel.pyx")
 
 def kernel_extensions() -> list[Extension]:
     """The compiled twin of `kafkaesque.model._kernel_py`, or nothing where it cannot be made."""
-    if not KERNEL.exists():
+    if not KERNEL.exists() or os.environ.get("KAFKAESQUE_PURE") == "1":
         return []
     try:
         from Cython.Build import cythonize

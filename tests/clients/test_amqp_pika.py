@@ -13,6 +13,7 @@ from typing import Any
 import pika
 import pika.exceptions
 import pytest
+from confluent_kafka import Consumer
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -71,6 +72,41 @@ def test_work_is_shared_and_acknowledged(cluster: AmqpCluster, channel: Blocking
         eventually(all_seen, "all messages are worked on")
     assert sorted(map(int, seen)) == list(range(20))
     assert channel.queue_declare(name, passive=True).method.message_count == 0
+
+
+def test_a_stream_is_read_again_and_by_kafkas_clients(
+    cluster: AmqpCluster, channel: BlockingChannel
+) -> None:
+    name = new_name("stream")
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    channel.confirm_delivery()
+    for number in range(5):
+        channel.basic_publish("", name, str(number), PERSISTENT)
+    channel.basic_qos(prefetch_count=2)
+    for first in (0, 3):
+        seen = []
+        arguments = {"x-stream-offset": first}
+        for method, properties, body in channel.consume(name, arguments=arguments):
+            assert properties.headers == {"x-stream-offset": int(body)}
+            seen.append(int(body))
+            channel.basic_ack(method.delivery_tag)
+            if len(seen) == 5 - first:
+                break
+        channel.cancel()
+        assert seen == list(range(first, 5))
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": name,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([name])
+    found = [consumer.consume(1, 30)[0] for _ in range(5)]
+    consumer.close()
+    assert [each.value() for each in found] == [b"0", b"1", b"2", b"3", b"4"]
+    assert ("content-type", b"text/plain") in list(found[0].headers() or [])
+    channel.queue_delete(name)
 
 
 def test_a_worker_that_dies_leaves_its_message_to_another(

@@ -13,11 +13,11 @@ from nats.js.client import JetStreamContext
 
 from tests.clients.nats_cluster import NatsCluster
 
-MESSAGES = 150
+MESSAGES = 100
 #: So many are done when the broker is killed.
 KILL_AT = 40
 #: What is unknown is tried again for as long.
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 TROUBLES = (nats.errors.Error, asyncio.TimeoutError, ConnectionError)
 
 

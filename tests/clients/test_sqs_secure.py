@@ -119,7 +119,7 @@ def test_the_audit_log_tells_of_queues_that_are_purged_and_redriven(secure: Secu
         found = [json.loads(line) for line in shown.splitlines()]
         return {(e["operation"], e.get("resource", ""), e.get("principal", "")) for e in found}
 
-    wanted = {(each, "work-dead", "User:worker") for each in ("purge", "redrive")}
+    wanted = {(each, "work-dead", "User:worker") for each in ("purge", "redrive", "alter-configs")}
     eventually(lambda: wanted <= told(), lambda: f"{wanted} in {told()}")
 
 

@@ -65,6 +65,9 @@ _DISABLED: Final = Decision(False, Reason.DISABLED)
 #: Principal, host, operation, resource type, name of the resource; by position.
 Decide = Callable[[Principal, str, Operation, ResourceType, str], Decision]
 
+#: Kind of a rule's pattern and its name.
+IsBelow = Callable[[PatternKind, str], bool]
+
 
 class Judge:
     """Decides by one state; another state has another judge: see `after`."""
@@ -98,6 +101,15 @@ class Judge:
         a prefix counts as far as it covers the whole of an allow.
         """
         return self._bench.decide_some(principal, host, operation, resource_type)
+
+    def has_allow_below(
+        self, principal: Principal, host: str, resource_type: ResourceType, is_below: IsBelow
+    ) -> bool:
+        """Return whether some rule allows something with a name that `is_below` says is meant.
+
+        Rules that deny do not count: what they deny is refused when it is asked for.
+        """
+        return self._bench.has_allow_below(principal, host, resource_type, is_below)
 
     def decide_all(
         self, principal: Principal, host: str, resource_type: ResourceType, name: str
@@ -174,6 +186,20 @@ class _Bench:
             if not any(_covers(deny, rule) for deny in denies):
                 return Decision(True, Reason.ALLOWED, rule)
         return Decision(False, Reason.DENIED, denies[0]) if denies else _NO_RULE
+
+    def has_allow_below(
+        self, principal: Principal, host: str, resource_type: ResourceType, is_below: IsBelow
+    ) -> bool:
+        shelves = self._shelves_of(principal)
+        if shelves is None:
+            return False
+        if principal in self.super_users:
+            return True
+        found = [each[resource_type] for each in shelves if resource_type in each]
+        return any(
+            not each.is_deny and is_below(each.rule.pattern, each.rule.name)
+            for each in self._holding(found, host, -1)
+        )
 
     def _holding(self, shelves: list[Shelf], host: str, bit: int) -> list[IndexedRule]:
         address = self._address_of(host)

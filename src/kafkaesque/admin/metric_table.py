@@ -355,6 +355,12 @@ LIVE_DROPPED = _counter(
     "Messages that live subscribers may have wanted and did not get, because too many waited or a "
     "broker could not be reached.",
 )
+CLIENT_DROPS = _counter(
+    "client_drops",
+    "Messages that clients wanted and were not given, because they did not read, or could not take "
+    "messages like these.",
+    "protocol",
+)
 
 _ONE_QUEUE = ("vhost", "queue", "partition")
 QUEUE_READY = _gauge("queue_ready_messages", "Messages that can be taken.", *_ONE_QUEUE)

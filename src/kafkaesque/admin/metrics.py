@@ -92,6 +92,8 @@ class MetricsPage:
         sheet.add(table.LIVE_PUBLISHED, tally.published)
         sheet.add(table.LIVE_GIVEN, tally.given)
         sheet.add(table.LIVE_DROPPED, tally.dropped)
+        for protocol, count in sorted(self._doors.activity.client_drops.items()):
+            sheet.add(table.CLIENT_DROPS, count, protocol)
 
     def _write_broker(self, sheet: Sheet) -> None:
         doors = self._doors

@@ -12,6 +12,7 @@ class Activity:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "client_drops",
         "commit_latency",
         "elections_begun",
         "elections_won",
@@ -31,6 +32,9 @@ class Activity:
         self.bytes_in = 0
         #: Bytes of batches that Fetch has given to clients.
         self.bytes_out = 0
+        #: By protocol: messages that clients wanted and were not given, as they did not read or
+        #: could not take them.
+        self.client_drops: dict[str, int] = {}
         #: By API key: from the whole request to its whole answer.
         self.requests: dict[int, Histogram] = {}
         #: By error code of the protocol.
@@ -52,6 +56,10 @@ class Activity:
         if latency is None:
             latency = self.requests[api_key] = Histogram()
         latency.observe_ns(duration_ns)
+
+    def note_client_drop(self, protocol: str) -> None:
+        """Count a message that a client was not given."""
+        self.client_drops[protocol] = self.client_drops.get(protocol, 0) + 1
 
     def note_produce_error(self, code: int) -> None:
         """Count a partition of a Produce answer that has an error."""

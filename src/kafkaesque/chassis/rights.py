@@ -10,7 +10,9 @@ from kafkaesque.access.decisions import Decision
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.principals import Principal
 from kafkaesque.access.refusal_words import refusal_words
+from kafkaesque.access.rules import PatternKind
 from kafkaesque.broker.doors.access import Access
+from kafkaesque.broker.metadata.queue_names import may_be_in_vhost
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 
 CommandT = TypeVar("CommandT", bound=ClientCommand)
@@ -69,6 +71,26 @@ class Rights:
         """Whether there is any resource to which it may be done."""
         judge = self._access.judge
         return judge.decide_some(self.principal, self.host, operation, resource_type).allowed
+
+    def may_open_vhost(self, vhost: str) -> bool:
+        """Whether the client may work in a virtual host: a rule lets it do something there.
+
+        That is one for the virtual host itself, or for a queue or an exchange in it. It is not
+        audited: opening says nothing of what is to be done.
+        """
+        judge, who, host = self._access.judge, self.principal, self.host
+        if self.could_cluster(Operation.ALTER) or judge.decide_all(
+            who, host, ResourceType.VHOST, vhost
+        ):
+            return True
+
+        def is_there(kind: PatternKind, name: str) -> bool:
+            return may_be_in_vhost(kind, name, vhost)
+
+        return any(
+            judge.has_allow_below(who, host, kind, is_there)
+            for kind in (ResourceType.QUEUE, ResourceType.EXCHANGE)
+        )
 
     def bits(self, resource_type: ResourceType, name: str) -> int:
         """Return all that may be done to a resource, as the bit field of KIP-430."""

@@ -26,7 +26,15 @@ DEMANDS_MAX = 100_000
 
 
 class _Demand:
-    __slots__ = ("bytes", "deadline_ms", "lock_ms", "messages", "session", "token")
+    __slots__ = (
+        "bytes",
+        "deadline_ms",
+        "has_groups",
+        "lock_ms",
+        "messages",
+        "session",
+        "token",
+    )
 
     def __init__(self, session: bytes | None, messages: int, size: int, lock_ms: int) -> None:
         self.session = session
@@ -35,6 +43,8 @@ class _Demand:
         self.lock_ms = lock_ms
         #: Of a `Take`.
         self.token: RequestToken | None = None
+        #: Whether several of one group may come together.
+        self.has_groups = False
         self.deadline_ms: int | None = None
 
     @property
@@ -88,6 +98,7 @@ class Distributor:
             take.session, take.messages_max, take.bytes_max, self._lock_ms(take.lock_ms)
         )
         demand.token = take.token
+        demand.has_groups = take.has_groups
         demand.deadline_ms = self._context.now.now_ms + take.wait_ms
         self._demands.append(demand)
 
@@ -165,7 +176,7 @@ class Distributor:
 
     def _serve_one(self, demand: _Demand) -> None:
         count_max = min(demand.messages, self._room(), self._share(demand))
-        runs = self._affordable(self._next(count_max), demand.bytes)
+        runs = self._affordable(self._next(demand, count_max), demand.bytes)
         if not runs:
             return
         state = self._context.state
@@ -198,11 +209,13 @@ class Distributor:
         share = -(-self._context.state.ready_count // (len(self._demands) + 1))
         return max(1, min(share, SHARE_MAX))
 
-    def _next(self, count_max: int) -> list[Run]:
+    def _next(self, demand: _Demand, count_max: int) -> list[Run]:
         """Return the next messages, in the order in which they are to be given out."""
         state = self._context.state
         if state.group_order.groups:
-            free = state.group_order.free_offsets(count_max)
+            order = state.group_order
+            find = order.free_in_order if demand.has_groups else order.free_offsets
+            free = find(count_max)
             self._has_more = state.group_order.looked_at >= LOOKED_AT_MAX
             return list(runs_of(free))
         if state.policy.is_fair and state.policy.priorities > 1:

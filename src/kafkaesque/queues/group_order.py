@@ -1,4 +1,4 @@
-"""Order within groups: one message of each is in flight at a time, or waits to be tried again.
+"""Order within groups: one taker at a time has messages of each, or they wait for a retry.
 
 Theory of operation. A group is *held* while a message of it is in flight or waits after an attempt.
 Looking for what may be given out goes over the ready messages in order. One of a held group is set
@@ -10,7 +10,7 @@ What is set aside is still ready: where a message lies is found out by the leade
 the state.
 """
 
-from itertools import groupby
+from itertools import groupby, islice
 
 from kafkaesque.queues.column import Column
 from kafkaesque.queues.offset_set import OffsetSet
@@ -107,6 +107,48 @@ class GroupOrder:
         for run in runs_of(sorted(aside)):
             self._set_aside(run)
         return free
+
+    def free_in_order(self, count_max: int) -> list[int]:
+        """Return the next messages of groups that are not held, rising: many of one, for one taker.
+
+        Those of a group are its first ones, without a gap. As many are taken of one group as there
+        are before the next one's. Bounds are those of `free_offsets`.
+        """
+        found: dict[int, list[int]] = {}
+        aside: list[int] = []
+        count, last, is_whole = 0, -1, True
+        self.looked_at = 0
+        for offset in self._ready.in_order():
+            if count >= count_max or self.looked_at >= LOOKED_AT_MAX:
+                is_whole = False
+                break
+            self.looked_at, last = self.looked_at + 1, offset
+            group = self.groups[offset]
+            if group in self.held:
+                aside.append(offset)
+            else:
+                # Those without a group are alone.
+                found.setdefault(group or -1 - offset, []).append(offset)
+                count += 1
+        picked: list[int] = []
+        for group, seen in found.items():
+            left = count_max - len(picked)
+            if left <= 0:
+                break
+            # What was not looked at may come before what is set aside.
+            end = None if is_whole else last
+            first = sorted([*seen, *self._first_waiting(group, left, end)])[:left]
+            picked += first
+            aside += set(seen).difference(first)
+        for run in runs_of(sorted(aside)):
+            self._set_aside(run)
+        return sorted(picked)
+
+    def _first_waiting(self, group: int, count: int, end: int | None) -> list[int]:
+        waiting = self._waiting.get(group)
+        if waiting is None:
+            return []
+        return [each for each in islice(waiting.offsets(), count) if end is None or each < end]
 
     def _set_aside(self, run: Run) -> None:
         self._ready.take(*run)

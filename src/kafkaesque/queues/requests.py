@@ -72,6 +72,8 @@ class Take:
     lock_ms: int | None = None
     #: How long to wait for the first.
     wait_ms: int = 0
+    #: Whether several messages of one group may come together, in order; else one of each.
+    has_groups: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,12 @@ def ask(
     return ask_api(cluster, method, path, body, user=user, password=password)
 
 
+def ask_page(cluster: AdminCluster, path: str) -> Any:
+    told = cluster.ask("GET", path, token=cluster.token("root"))
+    assert told.status == 200, told
+    return told.json
+
+
 def add(cluster: AdminCluster, name: str) -> None:
     told = ask(cluster, "PUT", f"/users/{name}", {"password": PASSWORD, "tags": ""})
     assert told.status in (201, 204), told
@@ -173,6 +179,13 @@ FILE: dict[str, Any] = {
             "arguments": {"x-queue-type": "quorum", "x-max-length": 100},
         },
         {
+            "name": "events",
+            "vhost": "shop",
+            "durable": True,
+            "auto_delete": False,
+            "arguments": {"x-queue-type": "stream", "x-max-age": "7D"},
+        },
+        {
             "name": "lost",
             "vhost": "shop",
             "durable": True,
@@ -218,6 +231,10 @@ def test_a_file_of_rabbitmq_is_brought_in_and_comes_out_again(cluster: AdminClus
     assert ask(cluster, "GET", "/whoami", user="later", password="any").status == 401
     bills = ask(cluster, "GET", "/queues/shop/bills", **shop).json
     assert (bills["type"], bills["policy"], bills["operator_policy"]) == ("quorum", "ha", "limit")
+    events = ask(cluster, "GET", "/queues/shop/events", **shop).json
+    assert events["type"] == "stream"
+    topic = ask_page(cluster, "/api/v1/topics/shop.events/options")
+    assert {each["name"]: each["value"] for each in topic["options"]}["retention.ms"] == "604800000"
     body = {"routing_key": "bill.7", "payload": "x"}
     told = ask(cluster, "POST", "/exchanges/shop/tills/publish", body, **shop)
     assert told.json == {"routed": True}

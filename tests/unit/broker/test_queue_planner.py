@@ -14,7 +14,12 @@ from kafkaesque.broker.metadata.features import LEVEL_WITH_QUEUES, METADATA
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, queue_resource
 from kafkaesque.broker.metadata.queue_planner import OPTION_LENGTH_MAX
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
-from kafkaesque.broker.options.queues import QUEUE_OPTIONS, make_policy
+from kafkaesque.broker.options.queues import (
+    MOVE_TASKS,
+    QUEUE_OPTIONS,
+    REDRIVE_RATE,
+    make_policy,
+)
 from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import ChangeConfig, CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.queue_commands import (
@@ -29,6 +34,7 @@ from kafkaesque.model.errors import (
     InvalidRequest,
     InvalidTopic,
     NotAuthorized,
+    OverBound,
     QueueExists,
     RequestRefused,
     UnknownQueue,
@@ -294,3 +300,42 @@ def test_options_of_queues_fit_into_the_memory_of_every_broker(cluster: Cluster)
     cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name="tasks"))
     with pytest.raises(InvalidConfig, match="tags has 65,537 characters"):
         cluster.do(ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={**long}))
+
+
+def of(user: str, name: str) -> CreateQueue:
+    client = OnBehalfOf(f"User:{user}", "127.0.0.1")
+    return CreateQueue(vhost=DEFAULT_VHOST, name=name, on_behalf_of=client)
+
+
+def test_a_user_makes_so_many_queues(cluster: Cluster) -> None:
+    cluster.options["user.queues.max"] = 2
+    for name in ("a", "b"):
+        cluster.do(of("alice", name))
+    with pytest.raises(OverBound, match=r"User:alice has made 2 queues already.*user\.queues\.max"):
+        cluster.do(of("alice", "c"))
+    # One that is there is no new one; others, and clients of open listeners, are not kept out.
+    cluster.do(of("alice", "b"))
+    cluster.do(of("bob", "c"))
+    create(cluster, "d")
+    # A broker that begins with a snapshot counts the same.
+    cluster.state = ClusterState.read_snapshot(cluster.state.write_snapshot())
+    with pytest.raises(OverBound):
+        cluster.do(of("alice", "e"))
+    cluster.do(DeleteQueue(vhost=DEFAULT_VHOST, name="a"))
+    cluster.do(of("alice", "e"))
+    assert cluster.state.queue_counts == {"User:alice": 2, "User:bob": 1}
+
+
+def test_who_may_read_a_queue_may_have_its_tasks_kept_and_nothing_else(cluster: Cluster) -> None:
+    reader = rules((Operation.READ, ResourceType.QUEUE, "dead"))
+    task: dict[str, str | None] = {MOVE_TASKS: "[]", REDRIVE_RATE: "5"}
+
+    def change(changes: dict[str, str | None]) -> ChangeQueue:
+        return ChangeQueue(vhost=DEFAULT_VHOST, name="dead", changes=changes, on_behalf_of=ASKED)
+
+    check_rights(cluster.state, change(task), reader)
+    for more in ({REDRIVE_RATE: "5"}, {**task, "delay.ms": "5"}):
+        with pytest.raises(NotAuthorized, match="no rule allows Alter on queue 'dead'"):
+            check_rights(cluster.state, change({**more}), reader)
+    with pytest.raises(NotAuthorized):
+        check_rights(cluster.state, change(task), rules())

@@ -101,6 +101,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(autouse=True)
 def _without_rules(secured: Secured) -> Iterator[None]:
+    # It may be there, and do nothing.
+    allow(secured.live, "other", Operation.DESCRIBE, ResourceType.VHOST, "/")
     yield
     forget_rules(secured.live, "other")
 
@@ -118,6 +120,34 @@ def test_who_has_a_password_gets_in(secured: Secured) -> None:
     # Whoever says to have sent a message is who has logged in.
     said = pika.BasicProperties(user_id="root")
     secured.do(lambda channel: channel.basic_publish("", "mine", b"x", said))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "opens"),
+    [
+        (None, "", False),
+        (ResourceType.QUEUE, "anything", True),
+        (ResourceType.EXCHANGE, "a*", True),
+        (ResourceType.QUEUE, "*", True),
+        (ResourceType.VHOST, "/", True),
+        (ResourceType.QUEUE, "vhost:%2F/*", True),
+        (ResourceType.VHOST, "shop", False),
+        (ResourceType.QUEUE, "vhost:shop/tasks", False),
+        (ResourceType.TOPIC, "*", False),
+    ],
+)
+def test_a_virtual_host_is_open_to_those_that_may_do_something_in_it(
+    secured: Secured, kind: ResourceType | None, name: str, opens: bool
+) -> None:
+    forget_rules(secured.live, "other")
+    if kind is not None:
+        allow(secured.live, "other", Operation.READ, kind, name)
+    if opens:
+        secured.do(lambda channel: None, "other")
+        return
+    said = r"\(530\).*access to vhost '/' refused for user 'other'"
+    with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match=said):
+        secured.do(lambda channel: None, "other")
 
 
 @pytest.mark.parametrize(

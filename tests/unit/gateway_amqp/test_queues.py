@@ -57,7 +57,7 @@ def test_arguments_become_options(ground: Ground, client: AmqpClient) -> None:
         ("x-max-priority", 32),
         ("x-max-length", True),
         ("x-overflow", "drop-tail"),
-        ("x-queue-type", "stream"),
+        ("x-queue-type", "ring"),
         ("x-single-active-consumer", 1),
         ("x-dead-letter-routing-key", "alone"),
     ],

@@ -14,6 +14,7 @@ from kafkaesque.gateway.kafka.share_acknowledging import (
     read_acknowledgements,
 )
 from kafkaesque.gateway.kafka.share_fetch import BEGINS, ENDS
+from kafkaesque.gateway.kafka.share_sessions import Member, ShareSessions
 from kafkaesque.model.records import decode_batch
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -220,6 +221,19 @@ def test_a_session_has_its_epochs_and_its_end(group: Group) -> None:
 def test_there_are_so_many_sessions(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_sessions, "SESSIONS_MAX", 0)
     assert group.fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_one_user_does_not_take_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_sessions, "SESSIONS_PER_USER_MAX", 2)
+    sessions = ShareSessions()
+    alices = [Member("User:alice", "g", f"m{number}") for number in range(3)]
+    assert [sessions.make(each) is not None for each in alices] == [True, True, False]
+    assert sessions.make(alices[0]) is not None, "in place of the one that it has"
+    assert sessions.make(Member("User:bob", "g", "m")) is not None
+    sessions.end(alices[1])
+    assert sessions.make(alices[2]) is not None
+    # Where nobody logs in, all are one and the same.
+    assert all(sessions.make(Member("", "g", f"m{number}")) is not None for number in range(5))
 
 
 def test_acknowledging_without_fetching(group: Group) -> None:

@@ -104,7 +104,9 @@ class MqttClient:
         self.connack = p.Connack()
         self._aliases: dict[int, str] = {}
         self._ids = itertools.count(1)
-        ground.loop.run_until(lambda: self.client.connection is not None, PATIENCE_MS)
+        ground.loop.run_until(
+            lambda: self.client.connection is not None or self.client.is_closed, PATIENCE_MS
+        )
 
     # -- sending
 

@@ -234,3 +234,23 @@ def test_a_repeat_of_quality_2_is_answered_and_not_delivered_again(ground: Groun
     # The id is free: the next message with it is another one.
     publisher.send(packet)
     assert subscriber.message().payload == b"x"
+
+
+def test_what_a_client_does_not_read_is_dropped_and_counted(ground: Ground) -> None:
+    topic = new_name("rooms/")
+    client = ground.client(new_name())
+    client.subscribe(topic, qos=0)
+    client.client.link.pause_reading()
+    publisher = ground.client(new_name())
+    activity = ground.cluster.brokers[ground.cluster.names[0]].doors.activity
+    before = activity.client_drops.get("mqtt", 0)
+    for _ in range(60):
+        publisher.publish(topic, bytes(100_000), 1)
+    dropped = activity.client_drops["mqtt"] - before
+    assert dropped > 0
+    client.client.link.resume_reading()
+    got = 0
+    while not client.is_silent(200):
+        client.message()
+        got += 1
+    assert got + dropped == 60

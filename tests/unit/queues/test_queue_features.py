@@ -1,5 +1,6 @@
 """What a queue offers, one thing after the other."""
 
+import random
 from typing import Any
 
 import pytest
@@ -234,6 +235,58 @@ def test_a_group_waits_for_the_retry_of_its_first() -> None:
     assert host.take_offsets(9) == []
     host.pass_time(100)
     assert host.take_offsets(9) == [first]
+
+
+def test_one_taker_may_have_the_first_messages_of_a_group_in_order() -> None:
+    host = queue(is_ordered=True)
+    a, b = Message(group=b"a"), Message(group=b"b")
+    a1, b1, a2, plain, a3, b2, a4 = host.put(a, b, a, PLAIN, a, b, a)
+    assert host.take_offsets(4, has_groups=True) == [a1, b1, a2, plain]
+    assert host.take_offsets(9, has_groups=True) == [], "both groups are held"
+    host.settle(Claim(b1, b1 + 1, 1), Claim(a1, a1 + 1, 1))
+    assert host.take_offsets(9, has_groups=True) == [b2], "of the other one something is in flight"
+    host.ask(GiveBack, claims=(Claim(a2, a2 + 1, 1),))
+    assert host.take_offsets(2, has_groups=True) == [a2, a3]
+    host.new_leader()
+    assert host.take_offsets(9, has_groups=True) == []
+    host.settle(Claim(a2, a2 + 1, 2), Claim(a3, a3 + 1, 1))
+    assert host.take_offsets(9, has_groups=True) == [a4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_taken_of_a_group_is_its_beginning_without_a_gap(seed: int) -> None:
+    chance = random.Random(seed)
+    host = queue(is_ordered=True)
+    group_of: dict[int, bytes] = {}
+    flying: list[Claim] = []
+    for _ in range(150):
+        act = chance.random()
+        if act < 0.4:
+            groups = [chance.choice((b"a", b"b", b"c")) for _ in range(chance.randint(1, 6))]
+            put = host.put(*(Message(group=each) for each in groups))
+            group_of.update(zip(put, groups, strict=True))
+        elif act < 0.7:
+            held = {group_of[claim.first] for claim in flying}
+            has_groups = chance.random() < 0.8
+            claims = host.take(chance.randint(1, 8), has_groups=has_groups)
+            taken = [offset for claim in claims for offset in range(claim.first, claim.end)]
+            for group in {group_of[each] for each in taken}:
+                mine = [each for each in taken if group_of[each] == group]
+                live = [each for each in group_of if group_of[each] == group]
+                assert group not in held
+                assert mine == sorted(live)[: len(mine)], (seed, group)
+                assert has_groups or len(mine) == 1
+            attempts = host.table.state.attempts
+            flying += [Claim(each, each + 1, attempts[each]) for each in taken]
+        elif flying:
+            claim = flying.pop(chance.randrange(len(flying)))
+            if chance.random() < 0.6:
+                host.settle(claim)
+                del group_of[claim.first]
+            else:
+                host.ask(GiveBack, claims=(claim,))
+        if chance.random() < 0.05:
+            host.new_leader()
 
 
 def test_a_poisonous_group_is_no_hindrance() -> None:

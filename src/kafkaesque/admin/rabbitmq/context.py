@@ -17,6 +17,7 @@ from kafkaesque.broker.requests.access_commands import (
     RemoveCredential,
     RemoveRules,
 )
+from kafkaesque.broker.requests.commands import CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.exchange_commands import (
     BindDestination,
     CreateVhost,
@@ -28,7 +29,7 @@ from kafkaesque.broker.requests.queue_commands import ClientQueueCommand, Create
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.routing.exchanges.topology import Vhost
 
-Command = AccessCommand | ExchangeCommand | ClientQueueCommand
+Command = AccessCommand | ExchangeCommand | ClientQueueCommand | CreateTopic | DeleteTopic
 
 CHANGE_MS_MAX: Final = 10_000
 #: Commands of one import that are asked for at a time.
@@ -44,6 +45,7 @@ KINDS: Final[tuple[type[Command], ...]] = (
     RemoveRules,
     PutPolicy,
     DeclareExchange,
+    CreateTopic,
     CreateQueue,
     BindDestination,
 )

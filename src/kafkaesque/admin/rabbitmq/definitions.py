@@ -202,8 +202,7 @@ class DefinitionPages:
         for exchange in wanted.exchanges:
             commands += _exchange(vhost_of(exchange.vhost), exchange)
         for queue in wanted.queues:
-            command = self._queues.plan(QueueName(vhost_of(queue.vhost), queue.name), queue)
-            commands += [] if command is None else [command]
+            commands += self._queues.plan(QueueName(vhost_of(queue.vhost), queue.name), queue)
         for binding in wanted.bindings:
             commands += _binding(call, vhost_of(binding.vhost), binding)
         return commands

@@ -27,6 +27,7 @@ from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
+from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     AskQueue,
@@ -128,6 +129,8 @@ class MessagePages:
         if wanted.encoding not in ("auto", BASE64):
             raise ApiRefused(400, "encoding is auto or base64")
         queue = self._queues.find(call)
+        if queue.options.get(STREAM_TOPIC):
+            raise ApiRefused(400, "a stream is read with a consumer")
         if len(queue.partitions) > 1:
             raise ApiRefused(400, "a queue over a topic of several partitions is not read here")
         call.need(Operation.READ, ResourceType.QUEUE, queue_resource(queue.queue))

@@ -16,14 +16,22 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.effective_options import applied_to
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.options.queue_arguments import GROUP_SIZE, QUEUE_TYPE, QUEUE_TYPES
-from kafkaesque.broker.requests.commands import Done
-from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
+from kafkaesque.broker.options.queues import STREAM_TOPIC
+from kafkaesque.broker.requests.commands import CreateTopic, Done
+from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.broker.requests.queue_requests import PurgeQueue
 from kafkaesque.chassis.amqp.arguments import (
+    Declaration,
     arguments_of,
     check_equivalent,
     declaration_of,
     read_declaration,
+)
+from kafkaesque.chassis.amqp.streams import (
+    as_stream,
+    deletion_of,
+    stream_topic,
+    stream_topic_command,
 )
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp.methods import QueueDeclare
@@ -142,14 +150,11 @@ class QueuePages:
         self._context.vhost(call)
         name, body = call.queue, call.body(NewQueue)
         call.need(Operation.CREATE, ResourceType.QUEUE, queue_resource(name))
-        command = self.plan(name, body)
-        if command is None:
-            call.done()
-        else:
-            self._context.submit(call, command, lambda: call.done(is_new=True))
+        commands = self.plan(name, body)
+        self._context.submit_all(call, commands, lambda: call.done(is_new=bool(commands)))
 
-    def plan(self, name: QueueName, body: NewQueue) -> CreateQueue | None:
-        """Return the command that declares a queue; None if it is there already.
+    def plan(self, name: QueueName, body: NewQueue) -> list[CreateTopic | CreateQueue]:
+        """Return the commands that declare a queue; none if it is there already.
 
         Raises:
             ApiRefused, AmqpError: it cannot be so, or is there and differs.
@@ -168,22 +173,34 @@ class QueuePages:
         found = queues.get(name)
         if found is not None:
             check_equivalent(found, said, options)
-            return None
+            return []
         if name.name.startswith(RESERVED_PREFIX):
             raise ApiRefused(403, f"queue name {name.name!r} contains reserved prefix 'amq.*'")
-        return CreateQueue(
+        command = CreateQueue(
             vhost=name.vhost,
             name=name.name,
             options=options,
             replication_factor=said.number(GROUP_SIZE) or -1,
         )
+        return self._with_topic(command, said) if said.is_stream else [command]
+
+    def _with_topic(
+        self, command: CreateQueue, said: Declaration
+    ) -> list[CreateTopic | CreateQueue]:
+        """Return the commands that make a stream: its topic first, if that is not there."""
+        topic = stream_topic(command.vhost, command.name)
+        known = self._context.doors.cluster.state.topics.get(topic)
+        if known is not None and len(known.partitions) != 1:
+            raise ApiRefused(400, f"a stream has one partition, and topic {topic!r} more")
+        queue = as_stream(command, said, topic, is_new=known is None)
+        return [queue] if known is not None else [stream_topic_command(command, said, topic), queue]
 
     def delete(self, call: Call) -> None:
         """Delete one with all that it holds; if that is asked, only an unused or an empty one."""
         queue = self.find(call)
         _check_free(queue)
         name = queue.queue
-        command = DeleteQueue(vhost=name.vhost, name=name.name)
+        command = deletion_of(queue)
         if not call.flag("if-empty") and not call.flag("if-unused"):
             self._context.submit(call, command, call.done)
             return
@@ -204,6 +221,8 @@ class QueuePages:
         """Remove all messages that wait; those that consumers have stay."""
         queue = self.find(call)
         _check_free(queue)
+        if queue.options.get(STREAM_TOPIC):
+            raise ApiRefused(400, "a stream is not purged: its topic's retention removes messages")
         call.need(Operation.READ, ResourceType.QUEUE, queue_resource(queue.queue))
         left = len(queue.partitions)
         refusals: list[RequestRefused] = []

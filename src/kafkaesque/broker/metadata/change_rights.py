@@ -15,7 +15,12 @@ from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
-from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
+from kafkaesque.broker.options.queues import (
+    DEFAULT_EXCHANGE_WORD,
+    MOVE_TASKS,
+    REDRIVE_RATE,
+    STREAM_TOPIC,
+)
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -150,6 +155,16 @@ def _queue(operation: Operation) -> _Rule:
     return rule
 
 
+def _queue_change(case: _Case) -> NotAuthorized | None:
+    """Whoever may take a queue's messages may have them moved by a task, which is kept with it."""
+    command = case.command
+    name = queue_resource(QueueName(command.vhost, command.name))
+    is_task = MOVE_TASKS in command.changes and set(command.changes) <= {MOVE_TASKS, REDRIVE_RATE}
+    if is_task and case.may(Operation.READ, ResourceType.QUEUE, name):
+        return None
+    return _queue(Operation.ALTER)(case)
+
+
 class Way(NamedTuple):
     """What is needed where an option of a queue says where messages go, or come from."""
 
@@ -181,6 +196,10 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
         yield Way(Operation.WRITE, ResourceType.EXCHANGE, exchange_resource(vhost, word))
     if topic:
         yield Way(Operation.WRITE, ResourceType.TOPIC, topic)
+    stream = options.get(STREAM_TOPIC)
+    if stream:
+        yield Way(Operation.READ, ResourceType.TOPIC, stream)
+        yield Way(Operation.WRITE, ResourceType.TOPIC, stream)
     source = options.get("source.topic")
     if source:
         yield Way(Operation.READ, ResourceType.TOPIC, source)
@@ -320,7 +339,7 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     RemoveRules: _cluster(Operation.ALTER),
     CreateQueue: _queue(Operation.CREATE),
     DeleteQueue: _queue(Operation.DELETE),
-    ChangeQueue: _queue(Operation.ALTER),
+    ChangeQueue: _queue_change,
     CreateVhost: _vhost(Operation.CREATE),
     DeleteVhost: _vhost(Operation.DELETE),
     DeclareExchange: _declaration,

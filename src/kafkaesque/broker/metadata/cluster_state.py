@@ -5,6 +5,7 @@ applied the same records has the same state. Whatever decides (validation, place
 decided before a record is proposed.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -48,6 +49,7 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.metadata.topic_names import is_internal
+from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.model.errors import (
     InvariantBroken,
     UnknownQueue,
@@ -195,6 +197,8 @@ class QueueState(TopicState):
     options: dict[str, str]
     #: The topic that it is a cursor over; None: its messages are in its own log.
     source: TopicId | None = None
+    #: Who has made it; empty: not known.
+    owner: str = ""
     #: As they were worked out last.
     effective: EffectiveOptions | None = field(default=None, repr=False, compare=False)
 
@@ -250,6 +254,8 @@ class ClusterState:
     queues: dict[QueueName, QueueState] = field(default_factory=dict)
     queues_by_log: dict[TopicId, QueueState] = field(default_factory=dict)
     queues_by_vhost: dict[str, dict[str, QueueState]] = field(default_factory=dict)
+    #: How many a user has made; only of those that have any.
+    queue_counts: Counter[str] = field(default_factory=Counter)
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
     #: Of groups that are or ever were recovered without a majority (ADR 16).
     recoveries: dict[GroupId, RecoveryState] = field(default_factory=dict)
@@ -449,13 +455,17 @@ class ClusterState:
             queue=name,
             options=dict(record.options),
             source=TopicId(record.source) if isinstance(record.source, bytes) else None,
+            owner=record.owner if isinstance(record.owner, str) else "",
         )
+        if queue.owner:
+            self.queue_counts[queue.owner] += 1
         self.queues[name] = self.queues_by_log[log_id] = queue
         self.queues_by_vhost.setdefault(name.vhost, {})[name.name] = queue
         if queue.source is None and not is_own_vhost(name.vhost):
             # Virtual hosts come with their first queue, too.
             self.routing.apply(VhostAdded(vhost=name.vhost))
-            self.routing.apply(QueueAdded(vhost=name.vhost, name=name.name))
+            topic = record.options.get(STREAM_TOPIC, "")
+            self.routing.apply(QueueAdded(vhost=name.vhost, name=name.name, topic=topic))
         self._add_partitions(queue, record.partitions)
 
     def _add_partitions(
@@ -499,6 +509,8 @@ class ClusterState:
             if not of_vhost:
                 del self.queues_by_vhost[topic.queue.vhost]
             del self.queues_by_log[topic.topic_id]
+            if topic.owner:
+                self._count_less(topic.owner)
             if topic.queue.vhost in self.routing.vhosts:
                 self.routing.apply(QueueRemoved(vhost=topic.queue.vhost, name=topic.queue.name))
         else:
@@ -509,6 +521,11 @@ class ClusterState:
             del self.partitions_by_group[partition.group]
             self.recoveries.pop(partition.group, None)
             self.moving.pop(partition.group, None)
+
+    def _count_less(self, owner: str) -> None:
+        self.queue_counts[owner] -= 1
+        if not self.queue_counts[owner]:
+            del self.queue_counts[owner]
 
     def _on_recovery(
         self, record: RecoveryBegun | SurvivorTold | GroupReformed | RecordsGivenUp
@@ -570,6 +587,7 @@ class ClusterState:
                 configs=queue.configs,
                 source=msgspec.UNSET if queue.source is None else queue.source,
                 at_ms=queue.created_ms,
+                owner=queue.owner or msgspec.UNSET,
             )
             for queue in self.queues.values()
         ]

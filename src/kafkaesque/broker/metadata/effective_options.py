@@ -12,7 +12,7 @@ import msgspec
 from kafkaesque.broker.metadata.cluster_state import ClusterState, EffectiveOptions, QueueState
 from kafkaesque.broker.metadata.policy_planner import queue_arguments_of
 from kafkaesque.broker.options.queue_arguments import QUEUE_TYPE, REJECT, read_arguments
-from kafkaesque.broker.options.queues import DECLARATION, NOT_OF_CURSORS, make_policy
+from kafkaesque.broker.options.queues import DECLARATION, NOT_OF_CURSORS, STREAM_TOPIC, make_policy
 from kafkaesque.model.errors import ConfigError, InvalidConfig
 from kafkaesque.routing.exchanges.records import PolicyPut
 from kafkaesque.routing.policies import NO_POLICIES, Applied, Policies, Target
@@ -69,6 +69,8 @@ def target_of(queue: QueueState) -> Target:
             kind = None
         if kind == "quorum":
             return Target.QUORUM_QUEUE
+    if queue.options.get(STREAM_TOPIC):
+        return Target.STREAM
     return Target.CLASSIC_QUEUE
 
 

@@ -232,6 +232,7 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
                 number=lambda placed: number_groups(state, placed),
                 new_id=inputs.new_topic_id,
                 wall_ms=inputs.wall_ms,
+                per_user_max=int(str(inputs.broker_option("user.queues.max"))),
             )
             return Plan(records=list(records), result=QueueResult(log_id=log_id))
         case DeleteQueue():

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kafkaesque.access.rules import VHOST_MARK
+from kafkaesque.access.rules import DEFAULT_VHOST_PREFIX, VHOST_MARK, PatternKind
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.model.ids import TopicId
@@ -96,6 +96,18 @@ def queue_resource(queue: QueueName) -> str:
         return queue.name
     vhost = queue.vhost.replace("%", "%25").replace("/", "%2F")
     return f"{VHOST_MARK}{vhost}/{queue.name}"
+
+
+def may_be_in_vhost(kind: PatternKind, name: str, vhost: str) -> bool:
+    """Tell whether a rule for queues or exchanges may be for one of a virtual host."""
+    if kind is PatternKind.ANY:
+        return True
+    is_prefix = kind is PatternKind.PREFIX
+    if vhost == DEFAULT_VHOST:
+        is_named = is_prefix and name.startswith(DEFAULT_VHOST_PREFIX)
+        return is_named or not name.startswith(VHOST_MARK)
+    begin = queue_resource(QueueName(vhost, ""))
+    return name.startswith(begin) or (is_prefix and begin.startswith(name))
 
 
 def queue_log(log_id: TopicId) -> str:

@@ -35,6 +35,7 @@ from kafkaesque.broker.options.queues import (
     QUEUES_MAX,
     SOURCE_START,
     SOURCE_TOPIC,
+    STREAM_TOPIC,
     exchange_of_target,
     make_policy,
     topic_of_target,
@@ -78,6 +79,7 @@ def plan_queue(
     number: Number,
     new_id: Callable[[], TopicId],
     wall_ms: int,
+    per_user_max: int = QUEUES_MAX,
 ) -> tuple[TopicId, list[QueueCreated]]:
     """Return the id of a queue's log, and the record that makes it, if it is not there already.
 
@@ -95,6 +97,12 @@ def plan_queue(
         return existing.topic_id, []
     if len(state.queues) >= QUEUES_MAX:
         raise OverBound(f"there are {QUEUES_MAX} queues already")
+    owner = "" if command.on_behalf_of is None else command.on_behalf_of.principal
+    if owner and state.queue_counts[owner] >= per_user_max:
+        raise OverBound(
+            f"{owner} has made {state.queue_counts[owner]} queues already: delete some, or let an "
+            "administrator set user.queues.max of the brokers"
+        )
     check_may_add_vhost(state, name.vhost)
     log_id = new_id()
     source = _source(state, options)
@@ -107,6 +115,7 @@ def plan_queue(
         configs=log_configs(options),
         source=msgspec.UNSET if source is None else source.topic_id,
         at_ms=wall_ms,
+        owner=owner or msgspec.UNSET,
     )
     return log_id, [record]
 
@@ -207,7 +216,13 @@ def plan_ends_with_topic(
         for each in state.queues.values()
         if each.source == topic_id
     ]
-    return [*cursors, *exchanges_that_end_with_topic(state, state.topic_by_id(topic_id).name)]
+    name = state.topic_by_id(topic_id).name
+    streams = [each for each in state.queues.values() if each.options.get(STREAM_TOPIC) == name]
+    ends = [end for each in streams for end in exchanges_that_end_with_queue(state, each.queue)]
+    cursors += [
+        TopicDeleted(topic_id=each.topic_id, name=each.name, at_ms=wall_ms) for each in streams
+    ]
+    return [*cursors, *ends, *exchanges_that_end_with_topic(state, name)]
 
 
 def plan_queue_deletion(
@@ -245,7 +260,7 @@ def plan_queue_change(
             options.pop(name, None)
         else:
             options[name] = value
-    for fixed in (SOURCE_TOPIC, SOURCE_START):
+    for fixed in (SOURCE_TOPIC, SOURCE_START, STREAM_TOPIC):
         if options.get(fixed) != queue.options.get(fixed):
             raise InvalidConfig(f"{fixed} cannot be changed: make another queue")
     options = _checked(state, queue.queue, options)
@@ -273,6 +288,9 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
         policy = make_policy(options)
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
+    stream = options.get(STREAM_TOPIC)
+    if stream and (stream not in state.topics or state.topics[stream].is_internal):
+        raise InvalidConfig(f"{STREAM_TOPIC}: there is no topic {stream!r}")
     taker = _dead_letters_taker(state, name, policy.dead_letters_to)
     if is_encrypted(options):
         check_may_encrypt(state)

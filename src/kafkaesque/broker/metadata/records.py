@@ -142,6 +142,8 @@ class QueueCreated(MetadataRecord, tag="queue", frozen=True, kw_only=True):
     #: The topic that it is a cursor over: the log has as many partitions, and no messages.
     source: bytes | msgspec.UnsetType = msgspec.UNSET
     at_ms: int = 0
+    #: Who has made it; unset: a client of an open listener, or the brokers themselves.
+    owner: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class QueueChanged(MetadataRecord, tag="queue-options", frozen=True, kw_only=True):

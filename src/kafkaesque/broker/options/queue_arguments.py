@@ -13,6 +13,9 @@ from kafkaesque.queues.policy import PRIORITIES_MAX
 PREFIX: Final = "x-"
 QUEUE_TYPE: Final = "x-queue-type"
 QUEUE_TYPES: Final = ("classic", "quorum")
+STREAM: Final = "stream"
+MAX_AGE: Final = "x-max-age"
+SEGMENT_BYTES: Final = "x-stream-max-segment-size-bytes"
 GROUP_SIZE: Final = "x-quorum-initial-group-size"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
@@ -24,6 +27,17 @@ OVERFLOWS: Final = (DROP_HEAD, REJECT, REJECT_AND_DEAD_LETTER)
 _COUNT_MAX: Final = 2**32 - 1
 #: Characters of a value in a refusal.
 _SHOWN_MAX: Final = 100
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+#: RabbitMQ's units of ages.
+_AGES_MS: Final = {
+    "Y": 365 * _DAY_MS,
+    "M": 30 * _DAY_MS,
+    "D": _DAY_MS,
+    "h": 60 * 60 * 1000,
+    "m": 60 * 1000,
+    "s": 1000,
+}
 
 Options = dict[str, str]
 _Reader = Callable[[str, object], Options]
@@ -56,6 +70,21 @@ def _text(*choices: str) -> _Reader:
     return read
 
 
+def _age(name: str, value: object) -> Options:
+    if not isinstance(value, str) or read_age_ms(value) is None:
+        units = ", ".join(_AGES_MS)
+        raise _bad(name, f"a number and a unit ({units}) is expected, not {_shown(value)}")
+    return {}
+
+
+def read_age_ms(text: str) -> int | None:
+    """Return how long an age such as `7D` or `12h` is; None: it is none."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _AGES_MS or not number.isascii() or not number.isdecimal() or len(number) > 9:
+        return None
+    return int(number) * _AGES_MS[unit]
+
+
 def _single_active(name: str, value: object) -> Options:
     if not isinstance(value, bool):
         raise _bad(name, f"true or false is expected, not {_shown(value)}")
@@ -84,7 +113,9 @@ _ARGUMENTS: Final[Mapping[str, _Reader]] = {
     "x-dead-letter-strategy": _text("at-most-once", "at-least-once"),
     "x-max-priority": _number("max.priority", PRIORITIES_MAX - 1),
     "x-single-active-consumer": _single_active,
-    QUEUE_TYPE: _text(*QUEUE_TYPES),
+    QUEUE_TYPE: _text(*QUEUE_TYPES, STREAM),
+    MAX_AGE: _age,
+    SEGMENT_BYTES: _number("", 2**31 - 1, least=1),
     # So many attempts may fail and the message comes again; -1: any number.
     "x-delivery-limit": _number("delivery.limit", 2**31 - 2, shift=1, least=-1),
     "x-consumer-timeout": _number("consumer.timeout.ms", YEAR_MS),
@@ -115,6 +146,43 @@ def read_arguments(
         if read is not None:
             options.update(read(name, value))
     options.update(_dead_letters(arguments, has_queue))
+    return options
+
+
+#: What a stream may be declared with.
+_OF_STREAMS: Final = frozenset(
+    {
+        QUEUE_TYPE,
+        MAX_AGE,
+        SEGMENT_BYTES,
+        "x-max-length-bytes",
+        GROUP_SIZE,
+        "x-initial-cluster-size",
+        "x-queue-leader-locator",
+    }
+)
+
+
+def read_stream_arguments(arguments: Mapping[str, object]) -> Options:
+    """Return the options of a stream's topic that its arguments stand for.
+
+    Raises:
+        InvalidConfig: an argument is not what it has to be, or none of a stream's.
+    """
+    read_arguments(arguments)
+    for name in arguments:
+        if name in _ARGUMENTS and name not in _OF_STREAMS:
+            raise _bad(name, "a stream has none")
+    options = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+    age, size, segment = (
+        arguments.get(each) for each in (MAX_AGE, "x-max-length-bytes", SEGMENT_BYTES)
+    )
+    if isinstance(age, str):
+        options["retention.ms"] = str(read_age_ms(age))
+    if size is not None:
+        options["retention.bytes"] = str(size)
+    if segment is not None:
+        options["segment.bytes"] = str(segment)
     return options
 
 

@@ -35,8 +35,13 @@ _EXCHANGE_MARK: Final = "\0exchange/"
 #: What options call the exchange that has no name.
 DEFAULT_EXCHANGE_WORD: Final = "amq.default"
 SOURCE_TOPIC: Final = "source.topic"
+#: Tasks of Amazon SQS that move a queue's messages, and how fast they do: see `sqs/move_tasks`.
+MOVE_TASKS: Final = "sqs.move.tasks"
+REDRIVE_RATE: Final = "redrive.rate"
 #: How a client of AMQP has declared the queue.
 DECLARATION: Final = "amqp.declaration"
+#: The topic that a stream of AMQP is.
+STREAM_TOPIC: Final = "stream.topic"
 #: Whose session of MQTT the queue is.
 MQTT_SESSION: Final = "mqtt.session"
 #: Which subscription of MQTT its consumers share.
@@ -130,7 +135,7 @@ _OF_SQS: Final = (
         doc="Over SQS: what Policy says. It is shown and not obeyed: rules say who may do what.",
     ),
     Option(
-        name="sqs.move.tasks",
+        name=MOVE_TASKS,
         type=_STRING,
         default="",
         doc="Over SQS: the last moves of messages to other queues. Not for people to set.",
@@ -280,7 +285,7 @@ QUEUE_OPTIONS: Final = OptionTable(
         ),
         _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
         _number(
-            "redrive.rate",
+            REDRIVE_RATE,
             "Messages per second that a redrive moves; 0: as many as go.",
             most=1_000_000,
         ),
@@ -300,6 +305,13 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="Over AMQP: how the queue was declared, as JSON. Not for people to set.",
         ),
         *QUEUE_NATS_OPTIONS,
+        Option(
+            name=STREAM_TOPIC,
+            type=_STRING,
+            default="",
+            doc="Over AMQP: the topic of a stream. What is published to the queue is appended to "
+            "it, and consumers read it there. Not for people to set.",
+        ),
         Option(
             name=MQTT_SESSION,
             type=_STRING,
@@ -361,7 +373,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         deduplication_ms=number("deduplication.ms"),
         deduplication_count=number("deduplication.max.ids"),
         in_flight_max=number("max.in.flight"),
-        redrive_rate=number("redrive.rate"),
+        redrive_rate=number(REDRIVE_RATE),
     )
     policy.check()
     return policy

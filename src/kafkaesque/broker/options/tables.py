@@ -16,6 +16,7 @@ from kafkaesque.broker.options.encryption import (
 from kafkaesque.broker.options.kafka import KAFKA_OPTIONS
 from kafkaesque.broker.options.log import BROKER_UNIT_OPTIONS, TOPIC_LOG_OPTIONS, UNITS
 from kafkaesque.broker.options.nats import TOPIC_NATS_OPTIONS
+from kafkaesque.broker.options.queues import QUEUES_MAX
 from kafkaesque.broker.options.replication import (
     BROKER_REPLICATION_OPTIONS,
     TOPIC_REPLICATION_OPTIONS,
@@ -448,6 +449,15 @@ BROKER_OPTIONS = OptionTable(
             dynamic=False,
             doc="Which way groups with members may change between the classic protocol and the "
             "new one.",
+        ),
+        Option(
+            name="user.queues.max",
+            type=INT,
+            default=20_000,
+            minimum=1,
+            maximum=QUEUES_MAX,
+            doc="Queues that one user may have made, so that nobody takes all that a cluster can "
+            "have. It does not count where nobody logs in.",
         ),
         Option(
             name="broker.session.timeout.ms",

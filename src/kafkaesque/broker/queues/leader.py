@@ -184,6 +184,7 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
         bytes_max=request.bytes_max,
         lock_ms=request.lock_ms,
         wait_ms=min(request.wait_ms, q.WAIT_MS_MAX),
+        has_groups=request.has_groups is True,
     )
 
     def on_answer(answer: r.Answer) -> None:

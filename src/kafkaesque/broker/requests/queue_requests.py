@@ -65,6 +65,8 @@ class TakeMessages(QueueRequest, frozen=True, tag="take-messages", kw_only=True)
     lock_ms: int | None = None
     #: How long to wait for the first; at most `WAIT_MS_MAX`.
     wait_ms: int = 0
+    #: Whether several messages of one group may come together, in order; else one of each.
+    has_groups: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class SettleMessages(QueueRequest, frozen=True, tag="settle-messages", kw_only=True):

@@ -16,10 +16,15 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.options.queue_arguments import (
     DEAD_LETTER_EXCHANGE,
     DEAD_LETTER_KEY,
+    MAX_AGE,
     OVERFLOW,
+    QUEUE_TYPE,
     QUEUE_TYPES,
     REJECT,
+    SEGMENT_BYTES,
+    STREAM,
     read_arguments,
+    read_stream_arguments,
 )
 from kafkaesque.broker.options.queues import DECLARATION, DEFAULT_EXCHANGE_WORD
 from kafkaesque.chassis.meanings import plain
@@ -41,12 +46,19 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     auto_delete: bool = False
     #: The connection that alone may use it: broker, incarnation, number; empty: all may.
     owner: str = ""
+    #: Of a stream: whether its topic was made for it, and goes with it.
+    made_topic: bool = False
     arguments: dict[str, Annotated[object, "as JSON has it"]] = msgspec.field(default_factory=dict)
 
     @property
     def is_exclusive(self) -> bool:
         """Whether it goes with the connection that has declared it."""
         return bool(self.owner)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its messages are those of a topic."""
+        return self.arguments.get(QUEUE_TYPE) == STREAM
 
     def text(self, name: str) -> str | None:
         """Return an argument that is a text."""
@@ -97,7 +109,11 @@ def read_declaration(
         AmqpError: an argument is not what it has to be.
     """
     try:
-        options = read_arguments(method.arguments, has_queue)
+        if method.arguments.get(QUEUE_TYPE) == STREAM:
+            _check_stream(method)
+            options: dict[str, str] = {}
+        else:
+            options = read_arguments(method.arguments, has_queue)
     except InvalidConfig as error:
         raise _failed(str(error)) from None
     arguments = _plain(method.arguments)
@@ -109,6 +125,23 @@ def read_declaration(
     )
     options[DECLARATION] = msgspec.json.encode(said).decode()
     return said, options
+
+
+def _check_stream(method: QueueDeclare) -> None:
+    """Check what a stream cannot be.
+
+    Raises:
+        AmqpError, InvalidConfig: it is declared so.
+    """
+    flags = {
+        "non-durable": not method.durable,
+        "exclusive": method.exclusive,
+        "auto-delete": method.auto_delete,
+    }
+    for name, is_so in flags.items():
+        if is_so:
+            raise _failed(f"invalid property '{name}' for queue '{method.queue}'")
+    read_stream_arguments(method.arguments)
 
 
 def _plain(arguments: Table) -> dict[str, object]:
@@ -177,6 +210,8 @@ _COMPARED: Final[Mapping[str, str]] = {
     "x-single-active-consumer": "sharing",
     "x-queue-type": "",
     "x-delivery-limit": "delivery.limit",
+    MAX_AGE: "",
+    SEGMENT_BYTES: "",
 }
 
 

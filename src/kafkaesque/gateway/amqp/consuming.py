@@ -9,6 +9,7 @@ from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.chassis.amqp.incoming import read_incoming
@@ -17,6 +18,7 @@ from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.amqp.settling import GET_LOCK_MS, Settling
+from kafkaesque.gateway.amqp.stream_consumer import StreamConsumer
 from kafkaesque.gateway.queueing.consumer import TIMEOUT_MS
 from kafkaesque.gateway.queueing.own_queues import REPLY_TO
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
@@ -30,6 +32,10 @@ _BYTES: Final = 1024 * 1024
 _TAG_BYTES: Final = 16
 PRIORITY: Final = "x-priority"
 CONSUMER_TIMEOUT: Final = "x-consumer-timeout"
+
+
+#: A queue's, or a stream's.
+AnyConsumer = ChannelConsumer | StreamConsumer
 
 
 class Consuming:
@@ -51,9 +57,9 @@ class Consuming:
         self._settling = settling
         self._replies = replies
         #: By consumer tag.
-        self._consumers: Final[dict[str, ChannelConsumer]] = {}
+        self._consumers: Final[dict[str, AnyConsumer]] = {}
         #: Those that have messages which the client may still acknowledge.
-        self._cancelled: list[ChannelConsumer] = []
+        self._cancelled: list[AnyConsumer] = []
         #: Of the next consumers each, and of all of the channel together; 0: no limit.
         self._prefetch = 0
         self._global = 0
@@ -123,6 +129,13 @@ class Consuming:
         exclusive = channel.connection.desk.exclusive
         if queue.topic_id in exclusive:
             raise _in_use(queue, method)
+        consumer: AnyConsumer
+        if queue.options.get(STREAM_TOPIC):
+            consumer = StreamConsumer(
+                self, channel, self._settling, queue, method, tag, prefetch=self._prefetch
+            )
+            self._attach(consumer, queue, method, tag)
+            return
         lock_ms = _consumer_timeout(channel, queue, method)
         consumer = ChannelConsumer(
             self,
@@ -134,6 +147,13 @@ class Consuming:
             prefetch=self._prefetch,
             lock_ms=lock_ms,
         )
+        self._attach(consumer, queue, method, tag)
+
+    def _attach(
+        self, consumer: AnyConsumer, queue: QueueState, method: m.BasicConsume, tag: str
+    ) -> None:
+        channel = self._channel
+        exclusive = channel.connection.desk.exclusive
         channel.begin()
 
         def attach() -> None:
@@ -192,7 +212,7 @@ class Consuming:
         self._cancelled = [each for each in (*self._cancelled, consumer) if each.unacked]
         consumer.cancel(answer)
 
-    def _forget(self, consumer: ChannelConsumer) -> None:
+    def _forget(self, consumer: AnyConsumer) -> None:
         if consumer.is_exclusive:
             self._channel.connection.desk.exclusive.discard(consumer.queue.topic_id)
 
@@ -215,6 +235,9 @@ class Consuming:
         name = channel.queue_name(method.queue, method)
 
         def take(queue: QueueState) -> None:
+            if queue.options.get(STREAM_TOPIC):
+                what = f"basic.get not supported by stream queue '{name}': consume from it"
+                raise failed(ReplyCode.NOT_IMPLEMENTED, what, method)
             if queue.options.get("sharing", "all") != "all":
                 what = (
                     f"cannot obtain access to queue '{name}' in vhost "

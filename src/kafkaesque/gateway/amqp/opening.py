@@ -170,6 +170,11 @@ class Opening:
             what = f"vhost {method.vhost} not found"
             connection.fail(_error(ReplyCode.NOT_ALLOWED, what, method))
             return
+        rights = connection.rights
+        if rights is not None and not rights.may_open_vhost(method.vhost):
+            what = f"access to vhost '{method.vhost}' refused for user '{connection.user}'"
+            connection.fail(_error(ReplyCode.NOT_ALLOWED, what, method))
+            return
         connection.vhost = method.vhost
         connection.expect_nothing()
         connection.send(0, m.ConnectionOpenOk())

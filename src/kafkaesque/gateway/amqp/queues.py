@@ -9,13 +9,20 @@ from typing import Final
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.options.queue_arguments import GROUP_SIZE
+from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
-from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
+from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.chassis.amqp.arguments import (
     Declaration,
     check_equivalent,
     read_declaration,
+)
+from kafkaesque.chassis.amqp.streams import (
+    as_stream,
+    deletion_of,
+    stream_topic,
+    stream_topic_command,
 )
 from kafkaesque.gateway.amqp.consuming import check_owner
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
@@ -24,7 +31,12 @@ from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.queueing.desk import TIMEOUT_MS
 from kafkaesque.gateway.queueing.own_queues import generated_name
 from kafkaesque.gateway.queueing.sweeping import is_orphan
-from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.errors import (
+    InvalidRequest,
+    RequestRefused,
+    TopicExists,
+    UnknownQueue,
+)
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 
@@ -148,8 +160,42 @@ class Queues:
 
         if said.is_exclusive:
             channel.connection.exclusive.add(name)
+        if said.is_stream:
+            self._ask(lambda: self._create_stream(command, said, on_made))
+            return
         signed = command if rights is None else rights.sign(command)
         self._ask(lambda: desk.make_queue(signed, on_made))
+
+    def _create_stream(
+        self,
+        command: CreateQueue,
+        said: Declaration,
+        on_made: Callable[[QueueState | RequestRefused], None],
+    ) -> None:
+        """Make a stream: its topic first, if that is not there."""
+        channel = self._channel
+        desk, rights = channel.connection.desk, channel.connection.rights
+        topic = stream_topic(command.vhost, command.name)
+        create = stream_topic_command(command, said, topic)
+
+        def on_topic(refusal: RequestRefused | None) -> None:
+            if refusal is not None and not isinstance(refusal, TopicExists):
+                on_made(refusal)
+                return
+            desk.when(lambda: topic in desk.doors.cluster.state.topics, make(refusal is None))
+
+        def make(is_new: bool) -> Callable[[], None]:
+            made = as_stream(command, said, topic, is_new=is_new)
+            return lambda: submit(made)
+
+        def submit(made: CreateQueue) -> None:
+            found = desk.doors.cluster.state.topics.get(topic)
+            if found is not None and len(found.partitions) != 1:
+                on_made(InvalidRequest(f"a stream has one partition, and topic {topic!r} more"))
+                return
+            desk.make_queue(made if rights is None else rights.sign(made), on_made)
+
+        desk.submit(create if rights is None else rights.sign(create), on_topic)
 
     def _answer(self, method: m.QueueDeclare, queue: QueueState) -> None:
         self._channel.connection.desk.sweeping.note_use(queue)
@@ -228,6 +274,9 @@ class Queues:
         def on_found(queue: QueueState | None) -> None:
             if queue is None:
                 raise no_queue(method.queue, channel.connection.vhost, method)
+            if queue.options.get(STREAM_TOPIC):
+                what = f"queue.purge not supported by stream queue '{queue.queue.name}'"
+                raise failed(ReplyCode.NOT_IMPLEMENTED, what, method)
             self._count(queue, method, lambda counts: purge(queue, counts.ready))
 
         self._with_queue(method.queue, method, on_found)
@@ -253,7 +302,7 @@ class Queues:
     def _submit_delete(self, queue: QueueState, method: m.QueueDelete, count: int) -> None:
         channel = self._channel
         desk, rights = channel.connection.desk, channel.connection.rights
-        command = DeleteQueue(vhost=queue.queue.vhost, name=queue.queue.name)
+        command = deletion_of(queue)
 
         def on_deleted(refusal: RequestRefused | None) -> None:
             if refusal is not None and not isinstance(refusal, UnknownQueue):

@@ -7,6 +7,7 @@ session that is given up gives back what was not handed out. A record is acknowl
 the session remembers which attempt the member has.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -19,6 +20,9 @@ from kafkaesque.model.ids import TopicId
 
 #: Sessions of one broker, as Kafka has it by default.
 SESSIONS_MAX: Final = 2_000
+#: Of them, those of one user, so that no user keeps out the others. It does not count where nobody
+#: logs in.
+SESSIONS_PER_USER_MAX: Final = 500
 TIMEOUT_MS: Final = 30_000
 #: A question for records is answered so long after its wait at the latest.
 ANSWER_MS: Final = 10_000
@@ -213,10 +217,12 @@ class ShareSession:
 class ShareSessions:
     """The share sessions of one broker."""
 
-    __slots__ = ("_sessions",)
+    __slots__ = ("_counts", "_sessions")
 
     def __init__(self) -> None:
         self._sessions: dict[Member, ShareSession] = {}
+        #: By user; only of those that have any.
+        self._counts: Counter[str] = Counter()
 
     def find(self, member: Member) -> ShareSession | None:
         """Return a member's session."""
@@ -225,8 +231,12 @@ class ShareSessions:
     def make(self, member: Member) -> ShareSession | None:
         """Begin a session in place of the one that there is; None: there are too many."""
         self.end(member)
+        user = member.principal
         if len(self._sessions) >= SESSIONS_MAX:
             return None
+        if user and self._counts[user] >= SESSIONS_PER_USER_MAX:
+            return None
+        self._counts[user] += 1
         session = self._sessions[member] = ShareSession()
         return session
 
@@ -235,6 +245,9 @@ class ShareSessions:
         found = self._sessions.get(member)
         if found is not None and session in (None, found):
             del self._sessions[member]
+            self._counts[member.principal] -= 1
+            if not self._counts[member.principal]:
+                del self._counts[member.principal]
             found.close()
 
 

@@ -164,7 +164,7 @@ class Delivering:
         item = _item(message, match, None, 0, is_repeated=False)
         if not item.qos:
             if link.is_slow:
-                link.desk.dropped += 1
+                link.desk.note_drop()
             else:
                 self._send(item)
             return
@@ -175,6 +175,13 @@ class Delivering:
         """Send what is retained for a subscription (3.3.1-9)."""
         self._retained.add(subscribed)
 
+    def send_number(self, message: LiveMessage, subscribed: Subscribed) -> None:
+        """Send a number of the broker's own."""
+        match = match_of((subscribed,), is_own=False)
+        if match is not None and not self.link.is_over:
+            self._put_live(_Item(message, 0, True, match.identifiers, False, None, 0))
+            self.pump()
+
     def _on_retained(self) -> None:
         if not self.link.is_over:
             self.pump()
@@ -183,7 +190,7 @@ class Delivering:
         size = item.message.size
         is_full = len(self._live) >= BACKLOG_MAX or self._backlog_bytes + size > BACKLOG_BYTES_MAX
         if is_full and self._live:
-            self.link.desk.dropped += 1
+            self.link.desk.note_drop()
             return
         self._live.append(item)
         self._backlog_bytes += size
@@ -246,6 +253,7 @@ class Delivering:
             self._drop(taken)
             return
         link.write(raw)
+        link.desk.sys_topics.sent += 1
         link.charge(CONSUMER_BYTE_RATE, len(raw))
         if packet_id:
             self._under_way.begin(packet_id, item.qos)
@@ -255,7 +263,7 @@ class Delivering:
             taken.feed.settle(taken)
 
     def _drop(self, taken: Taken | None) -> None:
-        self.link.desk.dropped += 1
+        self.link.desk.note_drop()
         if taken is not None:
             taken.feed.settle(taken)
 

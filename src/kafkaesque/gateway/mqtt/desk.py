@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import MQTT
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.requests.commands import ControllerCommand
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.mqtt.messages import Encoded
+from kafkaesque.gateway.mqtt.sys_topics import SysTopics
 from kafkaesque.model.errors import RequestRefused
 
 #: What the controller is asked for may take so long.
@@ -36,20 +38,23 @@ class Claimant(Protocol):
 class Desk:
     """See the module."""
 
-    __slots__ = ("_report", "clients", "doors", "dropped", "encoded")
+    __slots__ = ("_report", "clients", "doors", "encoded", "sys_topics")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
         #: Who is connected with this broker, by client id.
         self.clients: Final[dict[str, Claimant]] = {}
         self.encoded: Final = Encoded()
-        #: Messages that were dropped because a client did not take them.
-        self.dropped = 0
+        self.sys_topics: Final = SysTopics(doors, lambda: len(self.clients))
         self._report: Final = ReportLimit(report, doors.clock.call_later)
 
     def say(self, line: str) -> None:
         """Tell operators, within bounds."""
         self._report.say(line)
+
+    def note_drop(self) -> None:
+        """Count a message that a client was not given."""
+        self.doors.activity.note_client_drop(MQTT)
 
     def look(self, name: str) -> QueueState | None:
         """Return a queue of the default virtual host, as far as this broker has heard."""

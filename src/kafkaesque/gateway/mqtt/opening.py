@@ -10,13 +10,13 @@ from kafkaesque.gateway.mqtt.authorization import may_publish
 from kafkaesque.gateway.mqtt.feed import FeedOwner
 from kafkaesque.gateway.mqtt.log_in import log_in
 from kafkaesque.gateway.mqtt.ports import MqttLink
-from kafkaesque.gateway.mqtt.publishing import SYS_PREFIX
 from kafkaesque.gateway.mqtt.sessions import (
     EXPIRY_S_MAX,
     Session,
     SessionRecord,
     open_session,
 )
+from kafkaesque.gateway.mqtt.sys_topics import is_of_sys
 from kafkaesque.protocols.mqtt.errors import MqttError
 from kafkaesque.protocols.mqtt.packets import Connack, Connect
 from kafkaesque.protocols.mqtt.properties import NO_PROPERTIES, Properties
@@ -64,7 +64,7 @@ class Opening:
             except BadName as error:
                 link.fail(MqttError(ReasonCode.TOPIC_NAME_INVALID, str(error)))
                 return
-            if will.topic.startswith(SYS_PREFIX) or not may_publish(link, will.topic):
+            if is_of_sys(will.topic) or not may_publish(link, will.topic):
                 what = f"the will may not be published to {will.topic}"
                 link.fail(MqttError(ReasonCode.NOT_AUTHORIZED, what))
                 return

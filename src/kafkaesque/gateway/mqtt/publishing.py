@@ -20,7 +20,8 @@ from kafkaesque.gateway.mqtt.authorization import may_publish
 from kafkaesque.gateway.mqtt.journal import Journal, Staged
 from kafkaesque.gateway.mqtt.messages import publication_of, read_kept, read_publish
 from kafkaesque.gateway.mqtt.ports import MqttLink
-from kafkaesque.model.errors import OverBound, RequestRefused
+from kafkaesque.gateway.mqtt.sys_topics import is_of_sys
+from kafkaesque.model.errors import InvalidRequest, MessageTooLarge, OverBound, RequestRefused
 from kafkaesque.protocols.mqtt.errors import MqttError
 from kafkaesque.protocols.mqtt.exchanges import IncomingExchanges
 from kafkaesque.protocols.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
@@ -29,9 +30,9 @@ from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.exchanges.topology import DEFAULT_VHOST, NAMES_EXCHANGE
 
 PUT_TIMEOUT_MS: Final = 30_000
-#: Names that the brokers alone publish to.
-SYS_PREFIX: Final = "$SYS/"
 _R: Final = ReasonCode
+#: Refusals that would be the same again.
+_LASTING: Final = (OverBound, MessageTooLarge, InvalidRequest)
 
 #: What becomes of a message: how many have it, or why it is not everywhere.
 OnOutcome = Callable[[int | RequestRefused], None]
@@ -75,6 +76,7 @@ class Publishing:
 
     def take(self, packet: Publish) -> None:
         """Publish a message."""
+        self._link.desk.sys_topics.received += 1
         answer = _Answer()
         if packet.qos:
             self._answers.append(answer)
@@ -101,7 +103,7 @@ class Publishing:
             self._answer(answer, Pubrec(packet_id=packet.packet_id))
 
     def _refusal_of(self, packet: Publish) -> ReasonCode | None:
-        if packet.topic.startswith(SYS_PREFIX) or not may_publish(self._link, packet.topic):
+        if is_of_sys(packet.topic) or not may_publish(self._link, packet.topic):
             return _R.NOT_AUTHORIZED
         return None
 
@@ -134,7 +136,12 @@ class Publishing:
         link = self._link
         if isinstance(outcome, RequestRefused):
             link.desk.say(f"a message of the client {link.client_id!r} is not kept: {outcome}")
-            reason = _R.QUOTA_EXCEEDED if isinstance(outcome, OverBound) else _R.UNSPECIFIED_ERROR
+            if packet.qos and not isinstance(outcome, _LASTING):
+                # It may be kept, or could be soon: the client sends it again when it is back.
+                link.fail(MqttError(_R.SERVER_BUSY, "a message could not be kept"))
+                return
+            is_full = isinstance(outcome, OverBound)
+            reason = _R.QUOTA_EXCEEDED if is_full else _R.UNSPECIFIED_ERROR
         else:
             reason = _R.SUCCESS if outcome else _R.NO_MATCHING_SUBSCRIBERS
         self._end(packet, answer, reason)

@@ -28,6 +28,7 @@ from kafkaesque.gateway.mqtt.subscriptions import (
     Subscribed,
     read_binding,
 )
+from kafkaesque.gateway.mqtt.sys_topics import is_of_sys
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.protocols.mqtt.errors import protocol_error
 from kafkaesque.protocols.mqtt.filters import filter_reason, is_shared
@@ -137,7 +138,14 @@ class Subscribing:
             is_new = each.topic_filter not in old
             if subscribed is not None and subscribed.options is each and not subscribed.group:
                 if each.retain_handling == 0 or (each.retain_handling == 1 and is_new):
-                    self._delivering.send_retained(subscribed)
+                    self._send_retained(subscribed)
+
+    def _send_retained(self, subscribed: Subscribed) -> None:
+        if subscribed.watcher is None:
+            self._delivering.send_retained(subscribed)
+            return
+        for message in self._link.desk.sys_topics.now(subscribed.name_filter):
+            self._delivering.send_number(message, subscribed)
 
     def _subscribe(self, wanted: Subscription, identifier: int, on_done: OnReason) -> None:
         link, topic_filter = self._link, wanted.topic_filter
@@ -156,12 +164,34 @@ class Subscribing:
             return
         if not may_subscribe(link, subscribed.pattern):
             on_done(_R.NOT_AUTHORIZED)
+        elif is_of_sys(subscribed.pattern):
+            self._watch(subscribed, before, on_done)
         elif subscribed.group:
             self._share(subscribed, on_done)
         elif link.session is None:
             self._go_live(subscribed, before, on_done)
         else:
             self._bind(link.session, subscribed, before, on_done)
+
+    # -- the broker's own numbers
+
+    def _watch(self, subscribed: Subscribed, before: Subscribed | None, on_done: OnReason) -> None:
+        if subscribed.group:
+            on_done(_R.TOPIC_FILTER_INVALID)
+            return
+        self._unwatch(before)
+        watcher = subscribed.watcher = partial(self._on_number, subscribed)
+        link = self._link
+        link.desk.sys_topics.watch(subscribed.name_filter, watcher)
+        link.subscriptions.put(subscribed)
+        on_done(_R.SUCCESS)
+
+    def _on_number(self, subscribed: Subscribed, message: LiveMessage) -> None:
+        self._delivering.send_number(message, subscribed)
+
+    def _unwatch(self, subscribed: Subscribed | None) -> None:
+        if subscribed is not None and subscribed.watcher is not None:
+            self._link.desk.sys_topics.unwatch(subscribed.watcher)
 
     # -- shared
 
@@ -322,6 +352,9 @@ class Subscribing:
         if subscribed is None:
             reason = filter_reason(topic_filter)
             on_done(reason if reason.is_error else _R.NO_SUBSCRIPTION_EXISTED)
+        elif subscribed.watcher is not None:
+            self._unwatch(subscribed)
+            on_done(_R.SUCCESS)
         elif subscribed.group:
             session = link.session
 
@@ -346,6 +379,8 @@ class Subscribing:
 
     def end(self) -> None:
         """The client is gone."""
+        for subscribed in self._link.subscriptions:
+            self._unwatch(subscribed)
         for each in list(self._by_live):
             each.end()
         self._by_live.clear()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from kafkaesque.broker.doors.live import LiveMessage
 from kafkaesque.broker.doors.live import Subscription as LiveSubscription
 from kafkaesque.gateway.mqtt.names import binding_key_of
 from kafkaesque.protocols.mqtt.filters import is_shared, read_shared
@@ -27,7 +28,15 @@ _IDENTIFIER: Final = "mqtt.subscription-id"
 class Subscribed:
     """A filter of a client, with the options that hold for it."""
 
-    __slots__ = ("group", "identifier", "live", "name_filter", "options", "pattern")
+    __slots__ = (
+        "group",
+        "identifier",
+        "live",
+        "name_filter",
+        "options",
+        "pattern",
+        "watcher",
+    )
 
     def __init__(self, options: Subscription, identifier: int) -> None:
         """Take what a SUBSCRIBE says.
@@ -45,6 +54,8 @@ class Subscribed:
         self.name_filter: Final[NameFilter] = MQTT.read_filter(self.pattern)
         #: Where messages come from, if they are not kept in a queue.
         self.live: LiveSubscription | None = None
+        #: Takes the broker's own numbers, if that is what it is for.
+        self.watcher: Callable[[LiveMessage], None] | None = None
 
     @property
     def binding_key(self) -> str:
@@ -144,7 +155,9 @@ class Subscriptions:
         if found is None:
             name = levels_of_key(key)
             found = tuple(
-                each for each in self if not each.group and each.name_filter.matches(name)
+                each
+                for each in self
+                if not each.group and each.watcher is None and each.name_filter.matches(name)
             )
             if len(self._found) >= _REMEMBERED_MAX:
                 self._found.clear()

@@ -44,6 +44,15 @@ class NatsGateway(StreamGateway):
         """See `StreamGateway`."""
         return NatsConnection(self._desk, shared)
 
+    def begin(self) -> None:
+        """See `StreamGateway`."""
+        self._desk.jetstream.sweeping.begin()
+
+    def stop(self) -> None:
+        """See `Gateway`."""
+        self._desk.jetstream.sweeping.end()
+        super().stop()
+
     def drain(self, on_drained: Callable[[], None]) -> None:
         """See `Gateway`; clients are told to go elsewhere."""
         self._desk.is_leaving = True

@@ -37,6 +37,8 @@ class Delivery(NamedTuple):
     attempt: int
     #: None: it was fetched singly.
     consumer: Holder | None
+    #: Whether it stays where it is, whatever the client says: it is one of a stream.
+    is_kept: bool = False
 
 
 class Kind(NamedTuple):
@@ -67,6 +69,9 @@ class Settlements(ABC):
 
     def settle(self, delivery: Delivery, kind: Kind = SETTLE) -> None:
         """Say of a message what becomes of it, with the next `flush`."""
+        if delivery.is_kept and delivery.consumer is not None:
+            delivery.consumer.on_settled()
+            return
         if kind is REJECT and not self._has_dead_letters(delivery.log_id):
             # Nobody wants it.
             kind = SETTLE

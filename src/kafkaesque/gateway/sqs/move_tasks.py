@@ -15,6 +15,7 @@ from kafkaesque.access.operations import Operation
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
+from kafkaesque.broker.options.queues import MOVE_TASKS, REDRIVE_RATE
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import ChangeQueue
@@ -40,8 +41,6 @@ TIMEOUT_MS: Final = 20_000
 #: Tasks of a queue that are remembered.
 TASKS_MAX: Final = 10
 RATE_MAX: Final = 500
-_OPTION: Final = "sqs.move.tasks"
-_RATE: Final = "redrive.rate"
 
 _NO_SOURCE: Final = SqsError(
     "ResourceNotFoundException",
@@ -194,9 +193,9 @@ class MoveTasks:
         rate: int,
         then: Callable[[], None],
     ) -> None:
-        """Keep what is known of tasks; not on behalf of the client, who may change no options."""
+        """Keep what is known of tasks; the controller asks for no right to change options."""
         said = msgspec.json.encode(tasks).decode()
-        changes = {_OPTION: said, _RATE: str(rate) if rate else None}
+        changes = {MOVE_TASKS: said, REDRIVE_RATE: str(rate) if rate else None}
 
         def on_kept(outcome: object) -> None:
             if isinstance(outcome, RequestRefused):
@@ -205,7 +204,7 @@ class MoveTasks:
                 self._doors.cluster.when_current(TIMEOUT_MS, lambda _: then())
 
         command = ChangeQueue(vhost=source.queue.vhost, name=source.queue.name, changes=changes)
-        self._doors.cluster.submit(command, TIMEOUT_MS, on_kept)
+        self._doors.cluster.submit(call.sign(command), TIMEOUT_MS, on_kept)
 
     # -- cancelling and listing
 
@@ -326,7 +325,7 @@ class MoveTasks:
 
 
 def _tasks_of(source: QueueState) -> tuple[Task, ...]:
-    said = source.options.get(_OPTION)
+    said = source.options.get(MOVE_TASKS)
     try:
         return _tasks.decode(said) if said else ()
     except msgspec.MsgspecError:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import UNSET
+
 from kafkaesque.access.operations import Operation
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -100,6 +102,7 @@ class Receiving:
             bytes_max=BYTES_MAX,
             lock_ms=_lock_ms(call.request),
             wait_ms=wait_ms,
+            has_groups=True if QueueOptions(queue.options).is_fifo else UNSET,
         )
 
         name = queue.queue.name

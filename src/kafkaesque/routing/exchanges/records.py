@@ -40,6 +40,8 @@ class QueueAdded(RoutingRecord, tag="queue", frozen=True, kw_only=True):
     """Messages can be routed to a queue of this name."""
 
     name: str
+    #: Of a stream: the topic that its messages are appended to.
+    topic: str = ""
 
 
 class QueueRemoved(RoutingRecord, tag="queue-removed", frozen=True, kw_only=True):

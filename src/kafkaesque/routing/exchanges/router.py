@@ -89,7 +89,14 @@ class _Walk:
     def _take_named_queues(self) -> None:
         for key in self.keys:
             if key in self._vhost.queues:
-                self.queues[key] = None
+                self._take_queue(key)
+
+    def _take_queue(self, name: str) -> None:
+        topic = self._vhost.streams.get(name)
+        if topic is None:
+            self.queues[name] = None
+        else:
+            self.topics.setdefault(topic, 0)
 
     def _pass_on(self, name: str, waiting: list[str]) -> bool:
         """Pass the message on from one exchange; say whether any binding has matched."""
@@ -111,7 +118,7 @@ class _Walk:
                 # Of two ways to one topic the first counts.
                 self.topics.setdefault(destination.name, exchange.key_levels.get(row, 0))
             else:
-                self.queues[destination.name] = None
+                self._take_queue(destination.name)
         return has_matched
 
 

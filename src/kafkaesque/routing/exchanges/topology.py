@@ -182,12 +182,23 @@ class Exchange:
 class Vhost:
     """One virtual host."""
 
-    __slots__ = ("_to", "binding_count", "exchanges", "name", "policies", "queues", "routes")
+    __slots__ = (
+        "_to",
+        "binding_count",
+        "exchanges",
+        "name",
+        "policies",
+        "queues",
+        "routes",
+        "streams",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Destination] = {}
+        #: The topics of those queues that are streams.
+        self.streams: dict[str, str] = {}
         #: Most destinations have one binding, and a dict of one would be as large as that.
         self._to: dict[Destination, Binding | dict[Binding, None]] = {}
         self.binding_count = 0
@@ -375,11 +386,14 @@ class Topology:
                     for binding in tuple(vhost.exchanges[name].bindings):
                         vhost.unbind(binding)
                     del vhost.exchanges[name]
-            case QueueAdded(name=name):
+            case QueueAdded(name=name, topic=topic):
                 vhost.queues.setdefault(name, Destination(name))
+                if topic:
+                    vhost.streams[name] = topic
             case QueueRemoved(name=name):
                 vhost.cut_off(Destination(name))
                 vhost.queues.pop(name, None)
+                vhost.streams.pop(name, None)
             case Bound():
                 vhost.bind(binding_of(record))
             case Unbound():
@@ -405,7 +419,7 @@ class Topology:
                 if exchange.definition.name not in PREDECLARED:
                     yield exchange.definition
             for queue in vhost.queues:
-                yield QueueAdded(vhost=name, name=queue)
+                yield QueueAdded(vhost=name, name=queue, topic=vhost.streams.get(queue, ""))
             for binding in vhost.bindings():
                 yield bound(name, binding)
             yield from vhost.policies

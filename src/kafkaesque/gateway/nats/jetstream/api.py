@@ -18,6 +18,7 @@ from kafkaesque.gateway.nats.jetstream.storing import Storing
 from kafkaesque.gateway.nats.jetstream.stream_api import StreamApi
 from kafkaesque.gateway.nats.jetstream.streams import Stream
 from kafkaesque.gateway.nats.jetstream.subjects import ACK_PREFIX, API_PREFIX, FLOW_PREFIX, read_ack
+from kafkaesque.gateway.nats.jetstream.sweeping import Sweeping
 from kafkaesque.routing.names import NameKey
 
 Handler = Callable[[Request], None]
@@ -36,6 +37,7 @@ class JetStream:
         "_settling",
         "_storing",
         "pushing",
+        "sweeping",
     )
 
     def __init__(self, doors: Doors, send: Outgoing) -> None:
@@ -45,6 +47,8 @@ class JetStream:
         delivering = Delivering(self._office, self._settling)
         #: Is told who subscribes.
         self.pushing: Final = Pushing(self._office, delivering)
+        #: Is begun and ended with the broker's ports.
+        self.sweeping: Final = Sweeping(self._office)
         reader_api = ReaderApi(self._office)
         self._readers: Final = reader_api.readers
         self._consumer_api: Final = ConsumerApi(self._office, delivering, self.pushing, reader_api)

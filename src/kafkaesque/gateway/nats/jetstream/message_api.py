@@ -14,6 +14,7 @@ from kafkaesque.gateway.nats.jetstream.configs import read_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Request, rfc3339
 from kafkaesque.gateway.nats.jetstream.records import Message
+from kafkaesque.gateway.nats.jetstream.retention import catch_up
 from kafkaesque.gateway.nats.jetstream.streams import Stream
 from kafkaesque.gateway.nats.jetstream.view import Removal, View
 from kafkaesque.protocols.nats.headers import Headers, read_headers, write_headers
@@ -104,7 +105,7 @@ class MessageApi:
                 return
             stream.log.fetch_message(sequence, on_message)
 
-        stream.log.catch_up(on_read)
+        catch_up(self._office, stream, on_read)
 
     def delete(self, request: Request) -> None:
         """STREAM.MSG.DELETE."""

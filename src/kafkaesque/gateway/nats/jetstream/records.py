@@ -11,6 +11,7 @@ from kafkaesque.gateway.nats.stored import raw_headers, record_headers
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.nats.headers import read_headers
 from kafkaesque.protocols.nats.subjects import is_literal
+from kafkaesque.routing.names import NATS
 
 #: Marks a record that removes messages; its value says which, as JSON.
 REMOVAL: Final = "nats.removal"
@@ -21,6 +22,8 @@ EXPECTED_LAST: Final = "Nats-Expected-Last-Sequence"
 EXPECTED_LAST_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_LAST_ID: Final = "Nats-Expected-Last-Msg-Id"
 _DIGITS_MAX: Final = 19
+#: Of four bytes each, they are within the bound of names.
+_SUBJECT_CHARACTERS_MAX: Final = 1_024
 
 
 class Message(NamedTuple):
@@ -119,7 +122,8 @@ def subject_of(record: Record, stream: str) -> str:
     """Return a message's subject; of what came by another protocol, the stream's name at worst."""
     if record.key:
         text = record.key.decode("utf-8", "surrogateescape")
-        if is_literal(text) and not any(each.isspace() for each in text):
+        is_short = len(text) <= _SUBJECT_CHARACTERS_MAX and text.count(".") < NATS.levels_max
+        if is_short and is_literal(text) and not any(each.isspace() for each in text):
             return text
     return stream
 

@@ -82,7 +82,7 @@ class Settling:
         self, request: q.ReleaseMessages | q.ExtendLocks | q.RejectMessages, on_done: OnSettled
     ) -> None:
         def on_outcome(outcome: q.ClaimsResult | RequestRefused) -> None:
-            on_done(isinstance(outcome, q.ClaimsResult))
+            on_done(isinstance(outcome, q.ClaimsResult) and not outcome.stale)
 
         self._office.ask(request, q.ClaimsResult, on_outcome)
 
@@ -104,10 +104,11 @@ class Settling:
 
     def _settle(self, log_id: TopicId, claims: list[tuple[Claim, OnSettled | None]]) -> None:
         def on_outcome(outcome: q.ClaimsResult | RequestRefused) -> None:
-            for _, on_done in claims:
+            # What somebody else has by now was settled too late, and comes again.
+            stale = set(outcome.stale) if isinstance(outcome, q.ClaimsResult) else None
+            for claim, on_done in claims:
                 if on_done is not None:
-                    # A message that somebody else has by now was settled too late, and is theirs.
-                    on_done(isinstance(outcome, q.ClaimsResult))
+                    on_done(stale is not None and claim not in stale)
 
         request = q.SettleMessages(
             log_id=log_id, claims=[claim for claim, _ in claims], may_be_late=True

@@ -24,6 +24,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
 )
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused, rfc3339
+from kafkaesque.gateway.nats.jetstream.retention import catch_up
 from kafkaesque.gateway.nats.jetstream.streams import ADOPTED, Stream, overlap
 from kafkaesque.gateway.nats.jetstream.view import Removal
 from kafkaesque.model.errors import RequestRefused, TopicExists
@@ -155,6 +156,9 @@ class StreamApi:
 
     def _change(self, request: Request, config: StreamConfig, what: str) -> None:
         options = topic_options(config)
+        if (config.metadata or {}).get(ADOPTED):
+            # How long a topic keeps what was there before is not the stream's to say.
+            options = {STREAM: options[STREAM]}
         command = ChangeConfig(
             topic=config.name,
             changes=[ConfigChange(name=name, value=value) for name, value in options.items()],
@@ -190,7 +194,7 @@ class StreamApi:
                 command = DeleteQueue(vhost=queue.vhost, name=queue.name)
                 self._office.submit(command, None, next_one)
             elif stream.is_adopted:
-                change = ConfigChange(name=STREAM, value=None)
+                change = ConfigChange(name=STREAM, value=None, operation="delete")
                 self._office.submit(ChangeConfig(topic=name, changes=[change]), None, on_done)
             else:
                 self._office.submit(DeleteTopic(name=name), request.requester.rights, on_done)
@@ -222,7 +226,7 @@ class StreamApi:
             more = {} if did_create is None else {"did_create": did_create}
             request.answer(kind, **self._info_of(stream, wanted or InfoRequest()), **more)
 
-        stream.log.catch_up(on_read)
+        catch_up(self._office, stream, on_read)
 
     def _info_of(self, stream: Stream, wanted: InfoRequest) -> dict[str, object]:
         cluster, view = self._office.doors.cluster, stream.log.view
@@ -287,7 +291,7 @@ class StreamApi:
                 infos.append(self._info_of(page[at], InfoRequest()))
                 next_one(at + 1)
 
-            page[at].log.catch_up(on_read)
+            catch_up(self._office, page[at], on_read)
 
         next_one(0)
 

@@ -42,6 +42,9 @@ from kafkaesque.model.records import Record, decode_batch
 
 READ_BYTES_MAX: Final = 1024 * 1024
 READ_MS_MAX: Final = 5_000
+#: What is committed and not in the answer is asked for again after this, so often.
+READ_AGAIN_MS: Final = 10
+EMPTY_READS_MAX: Final = 300
 APPEND_MS_MAX: Final = 10_000
 #: Of one batch; a longer message is alone in its own.
 BATCH_BYTES_MAX: Final = 512 * 1024
@@ -101,6 +104,7 @@ class StreamLog:
         "_appends",
         "_attempts",
         "_doors",
+        "_empty_reads",
         "_end_offset",
         "_is_appending",
         "_is_reading",
@@ -121,6 +125,8 @@ class StreamLog:
         self._position = EARLIEST
         #: Where the log ended when it was read last.
         self._end_offset = 0
+        #: Answers without records, one after the other, though there are more.
+        self._empty_reads = 0
         self._is_reading = False
         #: Who waits for the round of reading that goes on, and for one that begins after it.
         self._read_now: list[Callable[[bool], None]] = []
@@ -175,12 +181,31 @@ class StreamLog:
                 if record.offset >= self._position:
                     self._apply(record)
             self._position = batch.next_offset
-        if batches and self._position < result.last_stable_offset:
-            self._doors.clock.call_soon(self._read)
+        self._position = max(self._position, result.log_start_offset)
+        if self._position < result.last_stable_offset:
+            self._read_on(has_found=bool(batches))
             return
-        self._position = self._end_offset = result.last_stable_offset
+        # A leader that is new may not know yet what is committed: what was read stays read.
+        self._end_offset = self._position
+        self._empty_reads = 0
         self.view.expire(self._doors.clock.wall_ms())
         self._end_round(is_read=True)
+
+    def _read_on(self, *, has_found: bool) -> None:
+        """Read what is committed, and was not in the last answer.
+
+        A leader may say that more is committed than it can read at that moment. To pass over that
+        would be to decide on less than what the stream holds.
+        """
+        clock = self._doors.clock
+        self._empty_reads = 0 if has_found else self._empty_reads + 1
+        if has_found:
+            clock.call_soon(self._read)
+        elif self._empty_reads < EMPTY_READS_MAX:
+            clock.call_later(READ_AGAIN_MS, self._read)
+        else:
+            self._empty_reads = 0
+            self._end_round(is_read=False)
 
     def _apply(self, record: Record) -> None:
         removal = read_removal(record)

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS
 
 
@@ -279,7 +280,10 @@ class View:
             return list(self._subjects)
         if "*" not in wanted and ">" not in wanted:
             return [wanted] if wanted in self._subjects else []
-        name_filter = NATS.read_filter(wanted)
+        try:
+            name_filter = NATS.read_filter(wanted)
+        except BadName:
+            return []
         return [each for each in self._subjects if name_filter.matches(NATS.read_name(each))]
 
     def count_of(self, subject: str) -> int:

@@ -1,0 +1,307 @@
+"""One consumer of a stream: reads its topic from a place on, and removes nothing.
+
+Theory of operation. A feed brings committed batches of the topic's only partition, from whatever
+broker leads it, against credit in bytes. What has come waits here until the client may have it: its
+prefetch is how far it may be behind with its acknowledgements, which say nothing else. Where the
+place that was asked for is not there any more, or not yet, reading goes on at the end that is
+nearest to it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.options.queue_arguments import read_age_ms
+from kafkaesque.broker.options.queues import STREAM_TOPIC
+from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
+from kafkaesque.chassis.meanings import properties_of
+from kafkaesque.gateway.amqp.consumer import Owner
+from kafkaesque.gateway.amqp.errors import failed
+from kafkaesque.gateway.amqp.ports import ChannelPort
+from kafkaesque.gateway.amqp.settling import Settling
+from kafkaesque.gateway.queueing.settlements import Delivery
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.errors import OffsetOutOfRange, RequestRefused
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.records import decode_columns
+from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.protocols.amqp.properties import Properties, write_properties
+from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Timestamp
+from kafkaesque.transactions.committed_filter import CommittedFilter
+
+OFFSET: Final = "x-stream-offset"
+FIRST, LAST, NEXT = "first", "last", "next"
+#: Bytes of batches that may wait here, or be on their way.
+AHEAD_BYTES_MAX: Final = 1024 * 1024
+#: What one batch may be when it is not compressed.
+DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+#: So long the ends of the topic are asked for.
+ENDS_MS_MAX: Final = 10_000
+
+
+class Place(NamedTuple):
+    """Where a consumer begins: at an offset, or with the first message of a time."""
+
+    offset: int
+    at_ms: int = 0
+    is_last: bool = False
+
+
+class _Message(NamedTuple):
+    offset: int
+    at_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def read_place(arguments: Mapping[str, object], now_ms: int, method: m.BasicConsume) -> Place:
+    """Return where a consumer wants to begin; without a word, behind all that there is.
+
+    Raises:
+        AmqpError: it is no place.
+    """
+    match arguments.get(OFFSET, NEXT):
+        case "first":
+            return Place(EARLIEST)
+        case "last":
+            return Place(LATEST, is_last=True)
+        case "next":
+            return Place(LATEST)
+        case Timestamp() as time:
+            return Place(EARLIEST, at_ms=1000 * time)
+        case bool():
+            pass
+        case int() as offset if 0 <= offset < 2**63:
+            return Place(offset)
+        case str() as text if (age_ms := read_age_ms(text)) is not None:
+            return Place(EARLIEST, at_ms=now_ms - age_ms)
+        case _:
+            pass
+    what = (
+        f"invalid arg '{OFFSET}': first, last, next, an offset, a timestamp, or an age such as 1h "
+        "is expected"
+    )
+    raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
+
+
+class StreamConsumer:
+    """See the module; as `Consumer`, for streams."""
+
+    __slots__ = (
+        "_at_ms",
+        "_channel",
+        "_feed",
+        "_granted_bytes",
+        "_no_ack",
+        "_owner",
+        "_place",
+        "_prefetch",
+        "_settling",
+        "_start",
+        "_topic",
+        "_waiting",
+        "_writer",
+        "is_exclusive",
+        "is_over",
+        "queue",
+        "tag",
+        "unacked",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        channel: ChannelPort,
+        settling: Settling,
+        queue: QueueState,
+        method: m.BasicConsume,
+        tag: str,
+        *,
+        prefetch: int,
+    ) -> None:
+        """Begin nowhere yet: see `attach`.
+
+        Raises:
+            AmqpError: it is not said where to begin, but something else.
+        """
+        desk = channel.connection.desk
+        self._owner = owner
+        self._channel = channel
+        self._settling = settling
+        self._place: Final = read_place(method.arguments, desk.doors.clock.wall_ms(), method)
+        self._topic: Final = queue.options[STREAM_TOPIC]
+        self._no_ack: Final = method.no_ack
+        self._prefetch = 0 if method.no_ack else prefetch
+        self._writer = channel.connection.codec.deliver_writer(channel.number, tag)
+        self._feed = desk.doors.reading.feed(TopicPartition(self._topic, 0), self)
+        self._granted_bytes = 0
+        #: What comes before is passed over.
+        self._start = 0
+        self._at_ms = self._place.at_ms
+        self._waiting: deque[_Message] = deque()
+        self.queue: Final = queue
+        self.tag: Final = tag
+        self.is_exclusive: Final = False
+        self.is_over = False
+        #: Messages that the client has.
+        self.unacked = 0
+
+    # -- as `Consumer`
+
+    def attach(self, on_done: Callable[[RequestRefused | None], None]) -> None:
+        """Find out where to begin, and read from there on."""
+
+        def on_ends(result: FetchResult | RequestRefused) -> None:
+            if isinstance(result, FetchResult):
+                self._begin(self._offset_of(result))
+                on_done(None)
+            else:
+                on_done(result)
+
+        self._ask_ends(on_ends)
+
+    def go_on(self) -> None:
+        """Send what the client may have, and let more come."""
+        channel = self._channel
+        if self.is_over or channel.is_over:
+            return
+        frames: list[bytes] = []
+        size = 0
+        while self._waiting and self._credit > 0 and not channel.connection.is_slow:
+            message = self._waiting.popleft()
+            frames.append(self._frame(message))
+            size += len(message.value or b"")
+        if frames:
+            channel.connection.write(b"".join(frames))
+            channel.connection.charge(CONSUMER_BYTE_RATE, size)
+        if not self._waiting and self._granted_bytes <= 0:
+            self._granted_bytes += AHEAD_BYTES_MAX
+            self._feed.grant(AHEAD_BYTES_MAX)
+
+    def on_settled(self) -> None:
+        """The client has said that it has had one more message."""
+        self.unacked -= 1
+
+    def cancel(self, then: Callable[[], None]) -> None:
+        """The client wants no more."""
+        self._close()
+        then()
+
+    def end(self, *, is_failed: bool) -> None:
+        """The channel ends: nobody else gets what the client has had."""
+        self.unacked = 0
+        self._close()
+
+    def _close(self) -> None:
+        self.is_over = True
+        self._waiting.clear()
+        self._feed.close()
+
+    # -- where to begin
+
+    def _ask_ends(self, on_done: Callable[[FetchResult | RequestRefused], None]) -> None:
+        where = TopicPartition(self._topic, 0)
+        fetch = self._channel.connection.desk.doors.reading.fetch
+        fetch(where, LATEST, 0, ENDS_MS_MAX, on_done)
+
+    def _offset_of(self, ends: FetchResult) -> int:
+        first, end = ends.log_start_offset, ends.last_stable_offset
+        place = self._place
+        if place.is_last:
+            return max(first, end - 1)
+        if place.offset == EARLIEST:
+            return first
+        return end if place.offset == LATEST else min(max(first, place.offset), end)
+
+    def _begin(self, offset: int) -> None:
+        self._start = offset
+        self._feed.seek(offset)
+
+    # -- from the feed
+
+    def on_batches(self, result: FetchResult) -> None:
+        """See `FeedHandler`."""
+        self._granted_bytes -= len(result.records)
+        view = memoryview(result.records)
+        committed = CommittedFilter(result.aborted)
+        for header in scan_batches(view).batches:
+            if committed.is_shown(header) and header.next_offset > self._start:
+                columns = decode_columns(view, DECOMPRESSED_BYTES_MAX, at=header.at)
+                for row in range(bisect_left(columns.offsets, self._start), len(columns.offsets)):
+                    at_ms = columns.timestamps_ms[row]
+                    if at_ms >= self._at_ms:
+                        # Later ones count, whatever times their publishers gave them.
+                        self._at_ms = 0
+                        self._waiting.append(
+                            _Message(
+                                columns.offsets[row],
+                                at_ms,
+                                columns.key(row),
+                                columns.value(row),
+                                columns.headers(row),
+                            )
+                        )
+            self._start = max(self._start, header.next_offset)
+        self._channel.connection.shared.clock.call_soon(self.go_on)
+
+    def on_refused(self, refusal: RequestRefused) -> None:
+        """See `FeedHandler`."""
+        if isinstance(refusal, OffsetOutOfRange):
+            # What was to come next was removed by the topic's retention.
+            self._ask_ends(self._on_ends_again)
+        elif not self.is_over:
+            self._close()
+            self._owner.on_deleted(self.tag)
+
+    def _on_ends_again(self, ends: FetchResult | RequestRefused) -> None:
+        if self.is_over:
+            return
+        if isinstance(ends, FetchResult):
+            self._begin(min(max(self._start, ends.log_start_offset), ends.last_stable_offset))
+        else:
+            self.on_refused(ends)
+
+    # -- sending
+
+    @property
+    def _credit(self) -> int:
+        left = self._owner.credit
+        return min(left, self._prefetch - self.unacked) if self._prefetch else left
+
+    def _frame(self, message: _Message) -> bytes:
+        settling = self._settling
+        if self._no_ack:
+            tag = settling.next_tag()
+        else:
+            self.unacked += 1
+            tag = settling.add(Delivery(self.queue.topic_id, message.offset, 1, self, is_kept=True))
+        key = (message.key or b"").decode("utf-8", "surrogateescape")
+        fits = len(key.encode("utf-8", "surrogateescape")) <= SHORT_STRING_BYTES_MAX
+        return self._writer.write(
+            tag,
+            "",
+            key if key and fits else self.queue.queue.name,
+            _properties(message),
+            message.value or b"",
+            redelivered=False,
+        )
+
+
+def _properties(message: _Message) -> bytes:
+    """Return a message's properties, with the header that says where it stands."""
+    found = properties_of(message.headers, message.at_ms)
+    values = {name: getattr(found, name) for name in Properties.__struct_fields__}
+    values["headers"] = {**(found.headers or {}), OFFSET: message.offset}
+    try:
+        return write_properties(Properties(**values))
+    except AmqpError:
+        # A header that AMQP cannot write down, of a client that speaks something else.
+        return write_properties(Properties(headers={OFFSET: message.offset}))

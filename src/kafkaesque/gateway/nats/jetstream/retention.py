@@ -1,0 +1,49 @@
+"""Streams that keep messages only as long as a consumer needs them.
+
+What all consumers are done with is behind the floor of each of their queues: so nothing has to be
+written to remove it, and what is acknowledged behind a message that is not, stays for as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.gateway.nats.jetstream.office import Office
+from kafkaesque.gateway.nats.jetstream.streams import Stream
+from kafkaesque.model.errors import RequestRefused
+
+
+def catch_up(office: Office, stream: Stream, then: Callable[[bool], None]) -> None:
+    """Call with True once the stream's view is current, without what its consumers are done with.
+
+    False says that somebody who knows could not be asked.
+    """
+    if stream.config.retention == "limits":
+        stream.log.catch_up(then)
+        return
+    left = list(office.consumers.all(stream.name))
+    floors: list[int] = []
+
+    def next_one() -> None:
+        if left:
+            office.ask(q.AskQueue(log_id=left.pop().log_id), q.QueueCounts, on_counted)
+        else:
+            stream.log.catch_up(on_read)
+
+    def on_counted(outcome: q.QueueCounts | RequestRefused) -> None:
+        if isinstance(outcome, RequestRefused):
+            then(False)
+            return
+        floors.append(outcome.floor if outcome.has_begun else 0)
+        next_one()
+
+    def on_read(is_read: bool) -> None:
+        view = stream.log.view
+        if floors:
+            view.start_at(min(floors) + 1)
+        elif stream.config.retention == "interest":
+            view.start_at(view.last_sequence + 1)
+        then(is_read)
+
+    next_one()

@@ -1,0 +1,50 @@
+"""Deletes consumers that nobody has asked for so long that they said they may go.
+
+Each broker looks after those whose queues it leads: it knows for how long nobody has asked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
+from kafkaesque.broker.requests.queue_commands import DeleteQueue
+from kafkaesque.env.clock import Timer
+from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS
+from kafkaesque.gateway.nats.jetstream.office import Office
+
+SWEEP_MS: Final = 1_000
+
+
+class Sweeping:
+    """See the module."""
+
+    __slots__ = ("_office", "_timer")
+
+    def __init__(self, office: Office) -> None:
+        self._office: Final = office
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """Look from time to time; harmless if that was begun."""
+        if self._timer is None:
+            self._timer = self._office.doors.clock.call_later(SWEEP_MS, self._on_time)
+
+    def end(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_time(self) -> None:
+        office = self._office
+        for consumer in office.consumers.all():
+            threshold_ms = (consumer.config.inactive_threshold or 0) // NS_PER_MS
+            if not threshold_ms:
+                continue
+            for part in office.doors.queues.led_of(consumer.queue.queue):
+                if part.counts.unwanted_ms > threshold_ms:
+                    name = consumer.queue.queue.name
+                    command = DeleteQueue(vhost=DEFAULT_VHOST, name=name)
+                    office.submit(command, None, lambda _: None)
+        self._timer = office.doors.clock.call_later(SWEEP_MS, self._on_time)
