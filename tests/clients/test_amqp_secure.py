@@ -9,7 +9,7 @@ import contextlib
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pika
 import pika.exceptions
 import pytest
 import requests
+from pika.adapters.blocking_connection import BlockingChannel
 from pika.credentials import ExternalCredentials
 
 from kafkaesque.cli.broker_ports import unused_ports
@@ -52,7 +53,7 @@ class SecureAmqp:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([sys.executable, *words], stderr=log)
 
-    def api(self, method: str, path: str, body: object = None) -> int:
+    def api(self, method: str, path: str, body: dict[str, str] | None = None) -> int:
         url = f"http://127.0.0.1:{self.admin}/rabbitmq/api{path}"
         told = requests.request(method, url, json=body, auth=("any", "any"), timeout=30)
         return told.status_code
@@ -137,11 +138,12 @@ def test_permissions_of_rabbitmq_hold(secure: SecureAmqp) -> None:
     with secure.connected("bob") as connection:
         assert use(connection, "bob-work") == b"hello"
     with secure.connected("alice") as connection:
-        for act in (
+        acts: tuple[Callable[[BlockingChannel], object], ...] = (
             lambda channel: channel.queue_declare("bob-work", durable=True),
             lambda channel: channel.basic_get("bob-work"),
             lambda channel: channel.exchange_declare("shop", "topic"),
-        ):
+        )
+        for act in acts:
             with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
                 act(connection.channel())
             assert caught.value.reply_code == 403

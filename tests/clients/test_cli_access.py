@@ -18,7 +18,7 @@ from tests.waiting import DEADLINE_S, eventually
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureUp]:
     data = tmp_path_factory.mktemp("access") / "data"
-    found = SecureUp(data, 0, "--secure", brokers=1)
+    found = SecureUp(data, "--secure", brokers=1)
     try:
         found.event("ready")
         for topic in ("orders-eu", "orders-us", "salaries"):

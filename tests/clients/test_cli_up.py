@@ -8,57 +8,33 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
-from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.cli.compacted_topics import compacted_topics
 from kafkaesque.cli.message_format import Format, line_reader
 from kafkaesque.cli.read_only_disk import read_only_disk
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.checksum import crc32c
+from tests.clients.up_ports import free_stretches, port_words
 from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 QUICKSTART_TIMEOUT_S = 240
-#: More than two of the stretches that a process is given as a whole.
-PORTS = 64
 COMPACTED = "cleanup.policy=compact"
 
 
 class Up:
     """`kafkaesque up` as a process, told apart by the lines of JSON that it prints."""
 
-    def __init__(self, data: Path, brokers: int, first_port: int = 0) -> None:
-        # Broker n has the nth port after the first, for clients and for the others.
-        self.first_port = first_port or free_stretch(2 * brokers)
-        kafka, peer = self.first_port, self.first_port + brokers
+    def __init__(self, data: Path, brokers: int, ports: Mapping[str, int] | None = None) -> None:
+        self.ports = ports or free_stretches(brokers, ("kafka", "peer"))
         words = ["up", "--json", "--brokers", str(brokers), "--data", str(data)]
-        words += [
-            "--port",
-            str(kafka),
-            "--peer-port",
-            str(peer),
-            "--text-port",
-            "0",
-            "--admin-port",
-            "0",
-            "--sqs-port",
-            "0",
-            "--registry-port",
-            "0",
-            "--amqp-port",
-            "0",
-            "--mqtt-port",
-            "0",
-            "--nats-port",
-            "0",
-            "--websocket-port",
-            "0",
-        ]
-        self.bootstrap = f"127.0.0.1:{kafka}"
+        words += port_words(self.ports)
+        self.bootstrap = f"127.0.0.1:{self.ports['kafka']}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -92,15 +68,6 @@ class Up:
         self.process.communicate()
 
 
-def free_stretch(count: int) -> int:
-    """Return the first of so many ports in a row, which no other process is given."""
-    ports = sorted(unused_ports(PORTS))
-    for first, last in zip(ports, ports[count - 1 :], strict=False):
-        if last - first == count - 1:
-            return first
-    raise AssertionError("no free ports in a row")
-
-
 def stream_text(stream: IO[str] | None) -> str:
     return stream.read() if stream is not None else ""
 
@@ -127,7 +94,7 @@ def test_a_cluster_comes_up_stops_in_order_and_goes_on_with_its_data(data: Path)
         assert all(is_gone(each["pid"]) for each in ready["brokers"])
     finally:
         up.close()
-    again = Up(data, 3, up.first_port)
+    again = Up(data, 3, up.ports)
     try:
         again.event("ready")
         read = again.run("consume", "kept", "--from-beginning", "--until-end")

@@ -20,8 +20,8 @@ class SecureRegistry:
     """A cluster of one broker, and a user who may register what begins with `shop-`."""
 
     def __init__(self, data: Path) -> None:
-        self.up = SecureUp(data, 0, "--secure", brokers=1)
-        self.url = f"https://127.0.0.1:{self.up.registry_port}"
+        self.up = SecureUp(data, "--secure", brokers=1)
+        self.url = f"https://127.0.0.1:{self.up.ports['registry']}"
         self.ca = str(data / "certs" / "ca.pem")
         self.password = ""
 

@@ -21,8 +21,8 @@ class SecureSqs:
     """A cluster of one broker, and a user's key."""
 
     def __init__(self, data: Path) -> None:
-        self.up = SecureUp(data, 0, "--secure", brokers=1)
-        self.url = f"https://127.0.0.1:{self.up.sqs_port}"
+        self.up = SecureUp(data, "--secure", brokers=1)
+        self.url = f"https://127.0.0.1:{self.up.ports['sqs']}"
         self.ca = str(data / "certs" / "ca.pem")
 
     def prepare(self) -> None:

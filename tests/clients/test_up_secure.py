@@ -20,7 +20,7 @@ import socket
 import ssl
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ from confluent_kafka.admin import AdminClient
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.kafka_helpers import unique
 from tests.clients.node_client import missing, run_node
-from tests.clients.test_cli_up import KAFKAESQUE, Up, free_stretch
+from tests.clients.test_cli_up import KAFKAESQUE, Up
+from tests.clients.up_ports import NAMES, free_stretches, port_words
 from tests.waiting import DEADLINE_S, eventually
 
 BROKERS = 3
@@ -45,22 +46,18 @@ TOPIC, FORBIDDEN = "app-orders", "salaries"
 class SecureUp(Up):
     """`kafkaesque up --secure` as a process."""
 
-    def __init__(self, data: Path, first_port: int = 0, *more: str, brokers: int = BROKERS) -> None:
-        # Each protocol's ports come after the ones of the protocol before.
-        self.first_port = first_port or free_stretch(8 * brokers)
-        self.text_port = self.first_port + 2 * brokers
-        self.admin_port = self.first_port + 3 * brokers
-        self.sqs_port = self.first_port + 4 * brokers
-        self.amqp_port = self.first_port + 5 * brokers
-        self.registry_port = self.first_port + 6 * brokers
-        self.mqtt_port = self.first_port + 7 * brokers
+    def __init__(
+        self,
+        data: Path,
+        *more: str,
+        brokers: int = BROKERS,
+        ports: Mapping[str, int] | None = None,
+    ) -> None:
+        self.ports = ports or free_stretches(brokers)
         self.data = data
         words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
-        words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + brokers)]
-        words += ["--text-port", str(self.text_port), "--admin-port", str(self.admin_port)]
-        words += ["--sqs-port", str(self.sqs_port), "--amqp-port", str(self.amqp_port)]
-        words += ["--registry-port", str(self.registry_port), "--mqtt-port", str(self.mqtt_port)]
-        self.bootstrap = f"127.0.0.1:{self.first_port}"
+        words += port_words(self.ports)
+        self.bootstrap = f"127.0.0.1:{self.ports['kafka']}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -81,7 +78,7 @@ class SecureUp(Up):
 
 
 def secured(data: Path) -> Iterator[SecureUp]:
-    found = SecureUp(data, 0, "--secure")
+    found = SecureUp(data, "--secure")
     try:
         assert found.event("ready")["is_secure"] is True
         done = found.command("admin", "topic", "create", FORBIDDEN)
@@ -271,7 +268,7 @@ def answered(bare: socket.socket) -> bool:
 
 def test_the_text_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
     password = (up.data / "app.password").read_text().strip()
-    with connected(up, up.text_port) as sock, sock.makefile("rwb", buffering=0) as lines:
+    with connected(up, up.ports["text"]) as sock, sock.makefile("rwb", buffering=0) as lines:
         lines.write(b"TOPICS\n")
         assert lines.readline().startswith(b"ERROR log in first")
         lines.write(f"AUTH app {password}\n".encode())
@@ -279,7 +276,7 @@ def test_the_text_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
         lines.write(f"PUBS {TOPIC} over text\nPUBS {FORBIDDEN} x\n".encode())
         assert lines.readline().startswith(f"OK {TOPIC}".encode())
         assert lines.readline().startswith(b"ERROR")
-    with socket.create_connection(("127.0.0.1", up.text_port), timeout=DEADLINE_S) as bare:
+    with socket.create_connection(("127.0.0.1", up.ports["text"]), timeout=DEADLINE_S) as bare:
         bare.sendall(b"HELP\n")
         assert not answered(bare)
 
@@ -287,7 +284,7 @@ def test_the_text_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
 def test_the_admin_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
     def status(path: str, **headers: str) -> int:
         context = ssl.create_default_context(cafile=librdkafka(up)["ssl.ca.location"])
-        link = HTTPSConnection("127.0.0.1", up.admin_port, timeout=DEADLINE_S, context=context)
+        link = HTTPSConnection("127.0.0.1", up.ports["admin"], timeout=DEADLINE_S, context=context)
         link.request("GET", path, headers=headers)
         found = link.getresponse().status
         link.close()
@@ -302,7 +299,7 @@ def test_the_admin_port_wants_tls_and_a_log_in(up: SecureUp) -> None:
     assert up.command("admin", "topic", "list").returncode == 0
     token = json.loads(up.client("admin.session.json").read_text())["token"]
     assert status("/metrics", Authorization=f"Bearer {token}") == 200
-    with socket.create_connection(("127.0.0.1", up.admin_port), timeout=DEADLINE_S) as bare:
+    with socket.create_connection(("127.0.0.1", up.ports["admin"]), timeout=DEADLINE_S) as bare:
         bare.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert not answered(bare)
 
@@ -346,7 +343,7 @@ def test_brokers_speak_tls_with_one_another(up: SecureUp) -> None:
     trusted = ssl.create_default_context(cafile=librdkafka(up)["ssl.ca.location"])
     trusted.check_hostname = False
     with (
-        socket.create_connection(("127.0.0.1", up.first_port + BROKERS)) as sock,
+        socket.create_connection(("127.0.0.1", up.ports["peer"])) as sock,
         trusted.wrap_socket(sock) as link,
     ):
         certificate = link.getpeercert(binary_form=True)
@@ -417,19 +414,8 @@ def test_tools_in_java_use_a_token_of_the_administrator(up: SecureUp, tmp_path: 
 
 
 def test_the_code_is_shown_to_who_makes_the_cluster(tmp_path: Path) -> None:
-    ports = [str(each) for each in unused_ports(8)]
-    names = (
-        "--port",
-        "--peer-port",
-        "--text-port",
-        "--admin-port",
-        "--sqs-port",
-        "--amqp-port",
-        "--registry-port",
-        "--mqtt-port",
-    )
     words = [*KAFKAESQUE, "up", "--secure", "--brokers", "1", "--data", str(tmp_path / "data")]
-    words += [word for pair in zip(names, ports, strict=True) for word in pair]
+    words += port_words(dict(zip(NAMES, unused_ports(len(NAMES)), strict=True)))
     for is_first in (True, False):
         shown = on_a_terminal(words, until="Once you have both" if is_first else "Ctrl-C stops")
         uri = (tmp_path / "data" / "admin.totp").read_text().strip()
@@ -463,7 +449,7 @@ def on_a_terminal(words: list[str], until: str) -> str:
 
 
 def test_without_an_admin_port_there_is_no_second_factor(tmp_path: Path) -> None:
-    up = SecureUp(tmp_path / "data", 0, "--secure", "--protocols", "kafka", brokers=1)
+    up = SecureUp(tmp_path / "data", "--secure", "--protocols", "kafka", brokers=1)
     try:
         assert "totp_file" not in up.event("ready")
         assert not (up.data / "admin.totp").exists()
@@ -487,7 +473,7 @@ def test_the_same_cluster_goes_on_though_nothing_is_said_of_security(own_up: Sec
     environment = dict(os.environ)
     os.environ["KAFKAESQUE_CA"] = "/nowhere"
     try:
-        again = SecureUp(up.data, up.first_port)
+        again = SecureUp(up.data, ports=up.ports)
     finally:
         os.environ.clear()
         os.environ.update(environment)

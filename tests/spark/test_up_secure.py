@@ -22,7 +22,7 @@ ROWS = 300
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureUp]:
     data = tmp_path_factory.mktemp("secure") / "data"
-    found = SecureUp(data, 0, "--secure", brokers=1)
+    found = SecureUp(data, "--secure", brokers=1)
     try:
         found.event("ready")
         for topic in (TOPIC, COPIED, REFUSED, HEARD, SHOUTED):
