@@ -415,7 +415,9 @@ def test_following_shows_what_comes(place: Place) -> None:
         try:
             process.stdout.readline()
             place.ok("root", "topic", "create", "followed")
-            assert json.loads(process.stdout.readline())["resource"] == "followed"
+            # Topics of the broker's own may be made meanwhile.
+            shown = (json.loads(line)["resource"] for line in process.stdout)
+            assert "followed" in shown
         finally:
             process.kill()
 

@@ -68,6 +68,9 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
 )
 from tests.clients.bad_input import MIB, Victim, batch, fetched
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 PARTITIONS = 4
 #: Just under what one request may hold, and above.
 MANY, TOO_MANY = 49_990, 50_001

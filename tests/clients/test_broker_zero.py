@@ -24,6 +24,9 @@ from tests.clients.kafka_helpers import (
 )
 from tests.waiting import DEADLINE_S, eventually
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 COUNT = 20
 VALUES = [b"%d" % number for number in range(COUNT)]
 

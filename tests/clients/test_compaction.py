@@ -24,6 +24,9 @@ from tests.clients.kafka_helpers import (
 )
 from tests.waiting import DEADLINE_S, eventually
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 MIB = 1024 * 1024
 #: Everything that is waited for comes soon.
 QUICK = {

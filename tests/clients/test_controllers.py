@@ -15,7 +15,8 @@ from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, consume, produce
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(600)
+#: scripts/test-clients runs them.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.extended]
 WAIT_S = 120.0
 
 

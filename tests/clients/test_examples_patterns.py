@@ -35,6 +35,9 @@ from tests.clients.kafka_helpers import TopicMaker, admin_client, partitions_of,
 from tests.clients.recipes import run_recipe
 from tests.waiting import DEADLINE_S, eventually
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 OPTIONS = {
     "group.min.session.timeout.ms": "1000",
     "log.cleaner.backoff.ms": "100",

@@ -16,6 +16,9 @@ import pytest
 from bench.gossip_cluster import SECRET, GossipCluster
 from kafkaesque import __version__
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 #: Far more than it takes: the machine may have much else to do.
 PATIENT_S = 60
 NEXT = "the secret that comes after that one"

@@ -36,6 +36,9 @@ from tests.clients.test_advertised_host import is_ready
 from tests.clients.test_log_in import FORBIDDEN, PASSWORD, TOPIC, make_topic, make_users
 from tests.waiting import DEADLINE_S, eventually
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 ISSUER, AUDIENCE = "https://id.example.org", "orders-cluster"
 NAME = "app"
 CLUSTER = "identity"

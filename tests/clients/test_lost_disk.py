@@ -14,6 +14,9 @@ from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, admin_client, consume, produce
 from tests.waiting import DEADLINE_S, eventually
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 #: Long enough for many elections, and for an empty controller to be told that it was not counted.
 WITHOUT_LEADER_S = 6.0
 

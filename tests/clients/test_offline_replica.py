@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from confluent_kafka import Producer
 
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker
 from tests.waiting import DEADLINE_S, eventually
+
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
 
 MESSAGES = 4_000
 MESSAGE_BYTES = 1_000

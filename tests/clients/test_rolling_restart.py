@@ -7,6 +7,9 @@ import pytest
 
 from bench.rolling_restart import BROKERS, measure
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 
 @pytest.mark.timeout(600)
 def test_a_rolling_restart_costs_producers_nothing() -> None:

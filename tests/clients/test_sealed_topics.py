@@ -119,6 +119,7 @@ def test_transactions_are_seen_as_a_whole(cluster: SealingCluster) -> None:
     assert values(topic, cluster) == [b"1", b"3"]
 
 
+@pytest.mark.extended
 def test_a_table_is_compacted_and_stays_sealed(cluster: SealingCluster) -> None:
     servers = cluster.bootstrap_servers
     topic = TopicMaker(servers)(
@@ -328,6 +329,7 @@ def content(servers: str, topic: str) -> list[str]:
     )
 
 
+@pytest.mark.extended
 def test_old_batches_get_a_new_key_by_a_copy_of_the_topic(cluster: SealingCluster) -> None:
     servers = cluster.bootstrap_servers
     make = TopicMaker(servers)
@@ -372,6 +374,7 @@ def run(cluster: SealingCluster, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 def test_a_copy_that_is_killed_goes_on_and_copies_nothing_twice(cluster: SealingCluster) -> None:
     servers = cluster.bootstrap_servers
     old, copy = TopicMaker(servers)(partitions=3, encryption="aes256-gcm"), unique("copy")
@@ -438,6 +441,7 @@ def produce_in_transaction(servers: str, topic: str, transactional_id: str) -> N
     producer.commit_transaction(DEADLINE_S)
 
 
+@pytest.mark.extended
 def test_topics_of_the_brokers_are_sealed(tmp_path: Path) -> None:
     cluster = SealingCluster(3, directory=tmp_path, options=WITHIN)
     group, transactional_id = "a-group-that-nobody-reads", "an-id-that-nobody-reads"

@@ -15,6 +15,9 @@ from tests.certificates import TestAuthority
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import admin_client, consume_all
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 STEPS = ("off", "accept", "dial", "on")
 
 

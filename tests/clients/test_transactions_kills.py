@@ -18,6 +18,9 @@ from tests.clients.raw_transactions import Raw
 from tests.clients.transactional_clients import Librdkafka, await_committed, read_all
 from tests.waiting import DEADLINE_S, eventually
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 PARTITIONS = 3
 WRITERS = 4
 KILLS = 4

@@ -14,6 +14,9 @@ import pytest
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster, broker_command
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 #: Far more than it takes: the machine may have much else to do.
 PATIENT_S = 60
 

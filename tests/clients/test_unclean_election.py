@@ -18,6 +18,9 @@ from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import admin_client, consume, produce
 from tests.waiting import DEADLINE_S, eventually
 
+#: scripts/test-clients runs them.
+pytestmark = pytest.mark.extended
+
 TOPICS = ("by-client", "by-command")
 
 

@@ -35,6 +35,7 @@ def test_nothing_is_lost_where_brokers_and_the_controller_do_not_reach_each_othe
     assert report.acknowledged > 100
 
 
+@pytest.mark.extended
 def test_a_broker_that_nobody_tells_what_it_has_missed_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

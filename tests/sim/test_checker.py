@@ -40,6 +40,7 @@ def _anomalies(options: SimOptions, seeds: range) -> list[str]:
     return found
 
 
+@pytest.mark.extended
 def test_a_broker_that_does_not_sync_loses_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     sync = SimDisk.sync
 

@@ -28,6 +28,7 @@ RESTLESS = replace(
 )
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 def test_every_input_has_one_output_whoever_dies() -> None:
     for seed in range(3):
@@ -55,6 +56,7 @@ def anomalies(word: str, first: int) -> list[str]:
     return others
 
 
+@pytest.mark.extended
 def test_offsets_of_an_aborted_transaction_that_count_lose_inputs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -68,6 +70,7 @@ def test_offsets_of_an_aborted_transaction_that_count_lose_inputs(
     assert any("torn: " in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_group_that_takes_offsets_of_anybody_doubles_inputs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,6 +97,7 @@ def test_offsets_that_are_given_out_before_they_are_stable_double_inputs(
     assert any("doubled: " in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_broker_that_names_no_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(
         self: PartitionProducers, from_offset: Offset, to_offset: Offset

@@ -108,6 +108,7 @@ def test_whatever_goes_wrong_nobody_gets_by_what_was_taken_away(seed: int) -> No
     assert storm(Guarded(seed), seed) == []
 
 
+@pytest.mark.extended
 def test_a_broker_that_never_hears_of_changed_rules_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

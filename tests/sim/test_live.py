@@ -406,6 +406,7 @@ def test_that_nobody_waits_for_the_confirmations_is_found(monkeypatch: pytest.Mo
     assert _fails(("one way", "both ways", "heal"), range(1, 9))
 
 
+@pytest.mark.extended
 def test_that_a_broker_trusts_what_it_knew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     standing = InterestExchange.standing
 

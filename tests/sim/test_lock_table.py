@@ -24,6 +24,7 @@ def test_locks_are_kept_through_every_fault() -> None:
     assert starts > 0, "nothing of the log was given up"
 
 
+@pytest.mark.extended
 def test_effects_before_commit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_once(self: ReplicatedTable[object, object, object], effect: object) -> None:
         self._ready.append(effect)

@@ -56,6 +56,7 @@ def test_a_seed_is_the_same_every_time(checks: list[LongCheck]) -> None:
     assert checks
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("codec", ["zstd", "uncompressed"])
 def test_all_holds_where_brokers_compress_anew(monkeypatch: pytest.MonkeyPatch, codec: str) -> None:

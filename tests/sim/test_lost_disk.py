@@ -131,6 +131,7 @@ def all_ready(cluster: SimCluster) -> bool:
     )
 
 
+@pytest.mark.extended
 def test_a_cluster_that_is_killed_while_it_is_founded_comes_up_the_next_time() -> None:
     for ms in range(900, 1_400, 8):
         world = World(ms)

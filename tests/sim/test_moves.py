@@ -383,6 +383,7 @@ def _first_come(mover: ReplicaMover, replica: Replica, target: Configuration) ->
     replica.driver.touch(replica)
 
 
+@pytest.mark.extended
 def test_a_change_of_all_voters_in_one_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicaMover, "_may_join", _join_at_once)
     monkeypatch.setattr(ReplicaMover, "_change", _first_come)

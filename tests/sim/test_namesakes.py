@@ -84,6 +84,7 @@ def test_a_broker_that_gives_a_topic_its_namesakes_offsets(monkeypatch: pytest.M
     assert any("namesake's offset" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_marker_of_a_deleted_topic_that_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_marker_of_a_deleted_topic_that_is_not_waited_for(
     assert any("namesakes: precommitted read" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_late_word_of_a_topics_end_that_takes_its_namesakes_offsets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

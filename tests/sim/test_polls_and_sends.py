@@ -64,6 +64,7 @@ def test_a_broker_that_answers_from_a_later_offset(monkeypatch: pytest.MonkeyPat
     assert any(what.startswith("events: poll skip") for what in found), found
 
 
+@pytest.mark.extended
 def test_a_broker_that_leaves_something_out_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def holed(self: Partition, offset: int, right: Sequence[Any]) -> Sequence[Any]:
         starts = _starts(right)

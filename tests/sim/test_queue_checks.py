@@ -90,6 +90,7 @@ def test_an_attempt_that_does_not_count_is_missed(monkeypatch: pytest.MonkeyPatc
     find("forgotten attempt")
 
 
+@pytest.mark.extended
 def test_a_settlement_that_only_its_leader_knows_is_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_settlement_that_only_its_leader_knows_is_missed(
     find("settled again")
 
 
+@pytest.mark.extended
 def test_effects_before_commit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_once(self: ReplicatedTable[Any, Any, Any], effect: object) -> None:
         self._ready.append(effect)
@@ -116,6 +118,7 @@ def test_effects_before_commit_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
     find("", replace(QUEUES, kinds=("block", "kill"), between_ms=400))
 
 
+@pytest.mark.extended
 def test_a_dead_letter_that_is_sent_again_as_another_one_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -178,6 +181,7 @@ def without_priorities(*arguments: Any) -> Arrival:
     return replace(arrival, details=tuple(each._replace(priority=0) for each in arrival.details))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("column", ["excused", "attempts", "parked"])
 def test_a_snapshot_that_leaves_something_out_is_seen(
     monkeypatch: pytest.MonkeyPatch, column: str

@@ -152,6 +152,7 @@ def with_damaged_copies(replicas: int, damaged: int, session_ms: int = 9_000) ->
     return scenario
 
 
+@pytest.mark.extended
 def test_of_two_the_one_goes_on_whose_fellow_came_back_at_once_with_a_damaged_copy() -> None:
     scenario = with_damaged_copies(2, 1)
     scenario.start_writing()

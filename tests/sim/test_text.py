@@ -114,6 +114,7 @@ def test_a_broker_that_shows_a_message_again(monkeypatch: pytest.MonkeyPatch) ->
     _expect("lines: non-monotonic poll", _found())
 
 
+@pytest.mark.extended
 def test_a_broker_that_keeps_the_end_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     has_more = PartitionRead.has_more
 
@@ -139,6 +140,7 @@ def test_a_broker_that_counts_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the group's position
 
 
+@pytest.mark.extended
 def test_a_group_that_is_moved_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
     def one_more(*, topic: str, partition: int, offset: int) -> GroupOffset:
         return GroupOffset(topic=topic, partition=partition, offset=offset + 1)
@@ -253,6 +255,7 @@ def test_a_broker_that_says_goodbye_in_its_own_words(monkeypatch: pytest.MonkeyP
 # -- the admin port
 
 
+@pytest.mark.extended
 def test_a_broker_that_is_never_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "answer_ready", lambda _: text_answer(503, "not in the mood"))
     found = _found()

@@ -54,6 +54,7 @@ def _explain(report: SimReport) -> str:
     return f"seed {report.seed}: {report.anomalies}\n{lines}"
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 def test_what_is_acknowledged_since_the_last_unclean_election_is_there() -> None:
     counts: dict[str, int] = {}
@@ -79,6 +80,7 @@ def test_one_long_run_in_eight_has_unclean_elections_and_brokers_enough() -> Non
         assert (options.kinds == SURVIVABLE) == (each in chosen)
 
 
+@pytest.mark.extended
 def test_a_start_that_is_believed_without_its_term_deletes_what_came_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_start_that_is_believed_without_its_term_deletes_what_came_after(
     assert any(what.startswith("unclean: overdeleted") for what in found), found
 
 
+@pytest.mark.extended
 def test_copies_that_count_while_they_are_made_anew_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -128,6 +131,7 @@ def _never(*_: Any) -> bool:
     return False
 
 
+@pytest.mark.extended
 def test_an_acknowledgement_before_the_commit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where elections are unclean, a majority that lives loses nothing."""
     answer_later = Partition._answer_later
