@@ -85,6 +85,7 @@ missing_packages() {
     if [ "$purpose" = test ]; then
         command -v kcat >/dev/null || say kcat
         command -v mosquitto_pub >/dev/null || say mosquitto-clients
+        command -v amqp-publish >/dev/null || say amqp-tools
         command -v openssl >/dev/null || say openssl
         command -v node >/dev/null || say nodejs
         command -v npm >/dev/null || say npm

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pika
@@ -182,6 +183,74 @@ def test_mistakes_are_the_exceptions_that_pika_knows(cluster: AmqpCluster) -> No
         channel.basic_ack(99)
         with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="406"):
             channel.queue_declare(name, passive=True)
+
+
+def test_a_consumer_of_a_higher_priority_comes_first(
+    cluster: AmqpCluster, channel: BlockingChannel
+) -> None:
+    name = new_name("priority")
+    channel.queue_declare(name, durable=True)
+    channel.confirm_delivery()
+    with cluster.connected(2) as second, cluster.connected(3) as third:
+        low, high = second.channel(), third.channel()
+        seen: dict[str, list[bytes]] = {"low": [], "high": []}
+        low.basic_consume(name, lambda ch, m, p, body: seen["low"].append(body))
+        high.basic_qos(prefetch_count=5)
+        high.basic_consume(
+            name,
+            lambda ch, m, p, body: seen["high"].append(body),
+            arguments={"x-priority": 10},
+        )
+
+        def has(number: int) -> bool:
+            second.process_data_events(0)
+            third.process_data_events(0.02)
+            return sum(map(len, seen.values())) == number
+
+        for number in range(8):
+            channel.basic_publish("", name, str(number), PERSISTENT)
+            eventually(partial(has, number + 1), "each message is with a consumer")
+    assert seen == {"high": [b"0", b"1", b"2", b"3", b"4"], "low": [b"5", b"6", b"7"]}
+
+
+def test_an_exclusive_consumer_and_an_exclusive_queue_are_alone_in_the_cluster(
+    cluster: AmqpCluster, channel: BlockingChannel
+) -> None:
+    name, own = new_name("alone"), new_name("own")
+    channel.queue_declare(name, durable=True)
+    channel.queue_declare(own, exclusive=True)
+    channel.basic_consume(name, lambda *_: None, exclusive=True)
+    with cluster.connected(2) as other:
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+            other.channel().basic_consume(name, lambda *_: None)
+        assert refused.value.reply_code == 403
+        assert "in exclusive use" in refused.value.reply_text
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+            other.channel().queue_declare(own, exclusive=True)
+        assert refused.value.reply_code == 405
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+            other.channel().basic_consume(own, lambda *_: None)
+        assert refused.value.reply_code == 405
+
+
+def test_what_a_full_queue_refuses_becomes_a_dead_letter(channel: BlockingChannel) -> None:
+    name, dead = new_name("full"), new_name("refused")
+    channel.queue_declare(dead, durable=True)
+    limits = {
+        "x-max-length": 1,
+        "x-overflow": "reject-publish-dlx",
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": dead,
+    }
+    channel.queue_declare(name, durable=True, arguments=limits)
+    channel.confirm_delivery()
+    channel.basic_publish("", name, b"first", PERSISTENT)
+    with pytest.raises(pika.exceptions.NackError):
+        channel.basic_publish("", name, b"second", PERSISTENT)
+    _, properties, body = next(channel.consume(dead, auto_ack=True))
+    assert (properties.headers["x-death"][0]["reason"], body) == ("maxlen", b"second")
+    channel.cancel()
+    assert channel.queue_declare(name, passive=True).method.message_count == 1
 
 
 def test_dead_letters_have_their_history(channel: BlockingChannel) -> None:

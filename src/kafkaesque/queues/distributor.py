@@ -2,6 +2,10 @@
 
 A demand is a `Take` that waits, or a session's credit. Each in turn is given its share of what is
 ready: a `Take` is answered with what it then has, and credit stays until it is used up.
+
+Where sessions have priorities, a demand waits while one of a higher priority could be served. A
+session asks anew with each `Take`, so it has no demand for a moment although it has room; it is
+expected for that moment, and sessions of a lower priority wait for it.
 """
 
 from collections import deque
@@ -12,7 +16,7 @@ from kafkaesque.queues.decisions import NEVER, Assign
 from kafkaesque.queues.group_order import LOOKED_AT_MAX
 from kafkaesque.queues.policy import Sharing
 from kafkaesque.queues.ready import FAIR_EVERY
-from kafkaesque.queues.requests import UNBOUNDED, Claim, Deliver, Grant, Take, Taken
+from kafkaesque.queues.requests import TAKEN_MAX, UNBOUNDED, Claim, Deliver, Grant, Take, Taken
 from kafkaesque.queues.runs import Run, length_of, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
 from kafkaesque.tables.log_table import RequestToken
@@ -21,6 +25,8 @@ from kafkaesque.tables.log_table import RequestToken
 SHARE_MAX = 4_096
 #: Messages that are given out in one turn, before others have theirs.
 SERVED_MAX = 16_384
+#: So long a session is expected to ask again. One that does not cannot take more at present.
+EXPECTED_MS = 250
 #: Demands that may wait in one queue.
 DEMANDS_MAX = 100_000
 
@@ -56,13 +62,24 @@ class _Demand:
 class Distributor:
     """See the module."""
 
-    __slots__ = ("_context", "_credit", "_demands", "_has_more", "_picks", "_sessions", "is_behind")
+    __slots__ = (
+        "_context",
+        "_credit",
+        "_demands",
+        "_expected",
+        "_has_more",
+        "_picks",
+        "_sessions",
+        "is_behind",
+    )
 
     def __init__(self, context: Context, sessions: Sessions) -> None:
         self._context = context
         self._sessions = sessions
         self._demands: deque[_Demand] = deque()
         self._credit: dict[bytes, _Demand] = {}
+        #: Sessions that have room and no demand, and until when they are expected.
+        self._expected: dict[bytes, int] = {}
         self._picks = 0
         #: Whether there may be more to give than the last turn had time for.
         self.is_behind = False
@@ -101,10 +118,18 @@ class Distributor:
         demand.has_groups = take.has_groups
         demand.deadline_ms = self._context.now.now_ms + take.wait_ms
         self._demands.append(demand)
+        if take.session is not None:
+            self._expected.pop(take.session, None)
+
+    def expect(self, session: bytes) -> None:
+        """Let sessions of a lower priority wait for a moment: this one has room, and will ask."""
+        if self._sessions.are_ranked:
+            self._expected[session] = self._context.now.now_ms + EXPECTED_MS
 
     def forget(self, session: bytes) -> None:
         """Let a session's demands be over."""
         self._credit.pop(session, None)
+        self._expected.pop(session, None)
         for demand in [each for each in self._demands if each.session == session]:
             self._demands.remove(demand)
             self._answer_late(demand)
@@ -112,6 +137,8 @@ class Distributor:
     def serve(self) -> None:
         """Give what there is to those who wait."""
         self.is_behind = self._has_more = False
+        if self._expected:
+            self._expect_no_longer()
         served = 0
         while served < SERVED_MAX:
             now_served = self._serve_each()
@@ -124,11 +151,12 @@ class Distributor:
     def _serve_each(self) -> int:
         """Give each its share once; return how many messages were given."""
         before = self._context.state.flight_count
+        least = self._least_priority()
         for _ in range(len(self._demands)):
             if self._room() <= 0 or not self._context.state.ready.count:
                 break
             demand = self._demands.popleft()
-            if self._may_have(demand):
+            if self._may_have(demand) and self._is_its_turn(demand, least):
                 self._serve_one(demand)
             self._maybe_wait(demand)
         return self._context.state.flight_count - before
@@ -144,11 +172,16 @@ class Distributor:
         for demand in late:
             self._demands.remove(demand)
             self._answer_late(demand)
+            if demand.session is not None:
+                self.expect(demand.session)
 
     def next_deadline_ms(self) -> int | None:
         """Return when the first has waited long enough, or None."""
         deadlines = (each.deadline_ms for each in self._demands)
-        return min((each for each in deadlines if each is not None), default=None)
+        first = min((each for each in deadlines if each is not None), default=None)
+        if not self._expected or first is None:
+            return first
+        return min(first, *self._expected.values())
 
     # -- inside
 
@@ -164,6 +197,27 @@ class Distributor:
         if demand.session is None:
             return self._context.state.policy.sharing is Sharing.ALL
         return self._sessions.is_active(demand.session)
+
+    def _expect_no_longer(self) -> None:
+        """Forget those who have not asked in time."""
+        now_ms = self._context.now.now_ms
+        for session in [each for each, until_ms in self._expected.items() if until_ms <= now_ms]:
+            del self._expected[session]
+
+    def _least_priority(self) -> int | None:
+        """Return the highest priority of those who could be given some; None: nobody is ranked."""
+        sessions = self._sessions
+        if not sessions.are_ranked or self._context.state.policy.sharing is not Sharing.ALL:
+            return None
+        waiting = (each.session for each in self._demands if each.session is not None)
+        ranks = map(sessions.priority_of, (*waiting, *self._expected))
+        return max(ranks, default=None)
+
+    def _is_its_turn(self, demand: _Demand, least: int | None) -> bool:
+        """Whether no session of a higher priority comes first; what asks for itself does not."""
+        if least is None or demand.session is None:
+            return True
+        return self._sessions.priority_of(demand.session) >= least
 
     def _room(self) -> int:
         """Return how many more may be in flight."""
@@ -191,13 +245,19 @@ class Distributor:
         session = self._sessions.open(demand.session)
         until_ms = self._context.now.now_ms + demand.lock_ms if demand.lock_ms else NEVER
         self._context.decide(Assign(session, until_ms, tuple(sorted(runs))))
-        demand.messages -= length_of(runs)
-        self._hand_over(demand, Taken(claims=tuple(claims), excused=tuple(excused)))
+        count = length_of(runs)
+        is_filled = demand.messages == count < TAKEN_MAX
+        demand.messages -= count
+        self._hand_over(
+            demand, Taken(claims=tuple(claims), excused=tuple(excused)), is_filled=is_filled
+        )
 
-    def _hand_over(self, demand: _Demand, taken: Taken) -> None:
+    def _hand_over(self, demand: _Demand, taken: Taken, *, is_filled: bool) -> None:
         if demand.token is not None:
             self._context.answer(demand.token, taken)
             demand.messages = 0
+            if demand.session is not None and not is_filled:
+                self.expect(demand.session)
         elif demand.session is not None:
             self._context.release(Deliver(session=demand.session, claims=taken.claims))
 

@@ -5,7 +5,8 @@ committed. What the engine knows beside the state (who is attached, who waits) i
 anew with each leader.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafkaesque.model.errors import InvalidConfig
@@ -15,7 +16,7 @@ from kafkaesque.queues.claims import good_runs, is_over_bound
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import NEVER, Reason
 from kafkaesque.queues.distributor import Distributor, claims_of
-from kafkaesque.queues.policy import Overflow, Sharing, Undeliverable
+from kafkaesque.queues.policy import Sharing, Undeliverable
 from kafkaesque.queues.requests import Admission, Done, Refusal, Request, Verdict
 from kafkaesque.queues.runs import Run, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
@@ -114,7 +115,7 @@ class Engine:
         if policy.deduplication_ms:
             if state.identities.count + identities > policy.deduplication_count:
                 return True
-        if policy.overflow is not Overflow.REJECT:
+        if not policy.refuses:
             return False
         return bool(
             (policy.messages_max and count > policy.messages_max)
@@ -124,11 +125,25 @@ class Engine:
     # -- sessions
 
     def _attach(self, request: r.Attach) -> None:
+        if request.is_leaving:
+            with self._activating():
+                self._distributor.forget(request.session)
+                self._sessions.leave(request.session)
+            claims = self._claims_of(request.session)
+            self._context.answer(request.token, r.Attached(is_active=False, claims=claims))
+            return
         if self._sessions.is_full:
             self._refuse(request, Refusal.OVER_BOUND)
-        elif not self._sessions.attach(request.session):
+            return
+        is_new = request.session not in self._sessions
+        is_attached = self._sessions.attach(
+            request.session, priority=request.priority, is_exclusive=request.is_exclusive
+        )
+        if not is_attached:
             self._refuse(request, Refusal.EXCLUSIVE)
         else:
+            if is_new:
+                self._distributor.expect(request.session)
             is_active = self._sessions.is_active(request.session)
             claims = self._claims_of(request.session)
             self._context.answer(request.token, r.Attached(is_active=is_active, claims=claims))
@@ -145,14 +160,20 @@ class Engine:
         )
 
     def _detach(self, request: r.Detach) -> None:
+        with self._activating():
+            self._distributor.forget(request.session)
+            self._sessions.detach(request.session, is_failed=request.is_failed)
+        self._context.answer(request.token, Done())
+
+    @contextmanager
+    def _activating(self) -> Iterator[None]:
+        """Tell the session that has become the active one, where only one is."""
         before = self._sessions.active
-        self._distributor.forget(request.session)
-        self._sessions.detach(request.session, is_failed=request.is_failed)
+        yield
         active = self._sessions.active
         is_single = self._context.state.policy.sharing is not Sharing.ALL
         if is_single and active is not None and active != before:
             self._context.release(r.Activate(session=active))
-        self._context.answer(request.token, Done())
 
     def _grant(self, request: r.Grant) -> None:
         if request.session not in self._sessions:
@@ -290,6 +311,12 @@ class Engine:
             self._context.decide(d.Arrive(request.arrival))
         self._context.answer(request.token, Done())
 
+    def _overflowed(self, request: r.Overflowed) -> None:
+        end = self._context.state.end
+        newest = range(max(0, end - request.count), end)
+        self._context.give_up(Reason.TOO_LONG, filter(self._context.waits, newest))
+        self._context.answer(request.token, Done())
+
     def _seek(self, request: r.Seek) -> None:
         if request.offset < 0:
             self._refuse(request, Refusal.INVALID)
@@ -333,6 +360,7 @@ _HANDLERS: dict[type[Request], Callable[[Engine, Any], None]] = {
     r.Moved: Engine._moved,
     r.NotMoved: Engine._not_moved,
     r.Arrived: Engine._arrived,
+    r.Overflowed: Engine._overflowed,
     r.Seek: Engine._seek,
     r.Drop: Engine._drop,
 }

@@ -25,6 +25,8 @@ class Overflow(IntEnum):
     REJECT = 1
     #: The head becomes a dead letter.
     DEAD_LETTER = 2
+    #: The publisher is refused, and the message becomes a dead letter, if they have a place.
+    REJECT_AND_DEAD_LETTER = 3
 
 
 class Sharing(IntEnum):
@@ -107,6 +109,16 @@ class Policy:
     def is_sized(self) -> bool:
         """Whether bytes are counted."""
         return self.counts_bytes or self.bytes_max > 0
+
+    @property
+    def refuses(self) -> bool:
+        """Whether publishers are refused when the queue is too long."""
+        return self.overflow in (Overflow.REJECT, Overflow.REJECT_AND_DEAD_LETTER)
+
+    @property
+    def keeps_refused(self) -> bool:
+        """Whether what publishers are refused becomes a dead letter."""
+        return self.overflow is Overflow.REJECT_AND_DEAD_LETTER and bool(self.dead_letters_to)
 
     def retry_after_ms(self, failures: int) -> int:
         """Return how long a message waits that has failed so often."""

@@ -12,6 +12,8 @@ from kafkaesque.tables.log_table import RequestToken, Respond
 
 #: As much as there is.
 UNBOUNDED = 2**62
+#: Messages that a session asks for at a time. One that asks for so many may have room for more.
+TAKEN_MAX = 256
 
 
 class Claim(NamedTuple):
@@ -35,6 +37,12 @@ class Attach:
     token: RequestToken
     #: Names the session for ever: broker, incarnation and number, for example.
     session: bytes
+    #: Messages go to sessions of the highest priority, as long as one of them has room.
+    priority: int = 0
+    #: Refused if another session is attached, and no other one may attach while it is.
+    is_exclusive: bool = False
+    #: It wants no more, and is there for what it has in flight.
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +203,14 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overflowed:
+    """There is no room for so many of the newest messages: dead letters. Answer: `Done`."""
+
+    token: RequestToken
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seek:
     """A cursor goes on at an offset of its source, and all that lives is gone. Answer: `Done`."""
 
@@ -228,6 +244,7 @@ Request = (
     | Moved
     | NotMoved
     | Arrived
+    | Overflowed
     | Seek
     | Drop
 )

@@ -3,7 +3,16 @@
 Attachment and credit are soft: after a change of leader each session attaches again. What outlives
 the leader is the number of a session that was given messages, so that those in flight are its own.
 Sessions that do not come back within the policy's grace are gone.
+
+A session may be exclusive: then it is attached alone. After a change of leader the first that
+attaches counts; one that does not go with it is refused, and has to give up.
+
+A session that is leaving is given nothing, and stands in nobody's way. What it has in flight stays
+its own until it is detached.
 """
+
+from collections import Counter
+from typing import NamedTuple
 
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import CloseSession, OpenSession
@@ -13,16 +22,33 @@ from kafkaesque.queues.policy import Sharing
 SESSIONS_MAX = 100_000
 
 
+class _Attached(NamedTuple):
+    priority: int
+    is_exclusive: bool
+
+
 class Sessions:
     """See the module."""
 
-    __slots__ = ("_attached", "_context", "_grace_until_ms", "_numbers")
+    __slots__ = (
+        "_active",
+        "_attached",
+        "_context",
+        "_grace_until_ms",
+        "_leaving",
+        "_numbers",
+        "_priorities",
+    )
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._numbers = {name: number for number, name in context.state.sessions.items()}
         #: In the order of attachment.
-        self._attached: dict[bytes, None] = {}
+        self._attached: dict[bytes, _Attached] = {}
+        self._leaving: set[bytes] = set()
+        self._active: bytes | None = None
+        #: How many are attached, by priority.
+        self._priorities: Counter[int] = Counter()
         self._grace_until_ms: int | None = None
         if self._numbers:
             self._grace_until_ms = context.now.now_ms + context.state.policy.grace_ms
@@ -36,12 +62,22 @@ class Sessions:
     @property
     def is_full(self) -> bool:
         """Whether no more may attach."""
-        return len(self._attached) >= SESSIONS_MAX
+        return len(self._attached) + len(self._leaving) >= SESSIONS_MAX
 
     @property
     def active(self) -> bytes | None:
-        """The one that is given messages, where only one is."""
-        return next(iter(self._attached), None)
+        """The one that is given messages, where only one is: until it is gone."""
+        return self._active
+
+    @property
+    def are_ranked(self) -> bool:
+        """Whether some come before others."""
+        return len(self._priorities) > 1
+
+    def priority_of(self, session: bytes | None) -> int:
+        """Return a session's priority; 0 of nobody's."""
+        found = None if session is None else self._attached.get(session)
+        return 0 if found is None else found.priority
 
     def is_active(self, session: bytes) -> bool:
         """Whether a session may be given messages."""
@@ -49,13 +85,28 @@ class Sessions:
             return False
         return self._context.state.policy.sharing is Sharing.ALL or session == self.active
 
-    def attach(self, session: bytes) -> bool:
-        """Take a session; False: another has the queue for itself."""
-        is_exclusive = self._context.state.policy.sharing is Sharing.EXCLUSIVE
-        if is_exclusive and any(other != session for other in self._others()):
+    def attach(self, session: bytes, *, priority: int = 0, is_exclusive: bool = False) -> bool:
+        """Take a session; False: it, or another, has to have the queue for itself."""
+        if session in self._attached:
+            return True
+        if self._context.state.policy.sharing is Sharing.EXCLUSIVE:
+            if any(other != session for other in self._others()):
+                return False
+        if self._attached and (is_exclusive or self._has_exclusive()):
             return False
-        self._attached.setdefault(session)
+        self._attached[session] = _Attached(priority, is_exclusive)
+        self._priorities[priority] += 1
+        if self._active is None:
+            self._active = session
         return True
+
+    def leave(self, session: bytes) -> None:
+        """Keep a session for what it has in flight alone."""
+        self._forget(session)
+        self._leaving.add(session)
+
+    def _has_exclusive(self) -> bool:
+        return len(self._attached) == 1 and next(iter(self._attached.values())).is_exclusive
 
     def number_of(self, session: bytes | None) -> int | None:
         """Return a session's number, if it was given messages; 0 for nobody's."""
@@ -74,7 +125,8 @@ class Sessions:
 
     def detach(self, session: bytes, *, is_failed: bool) -> None:
         """Let a session be gone, and what it has be had by others."""
-        self._attached.pop(session, None)
+        self._forget(session)
+        self._leaving.discard(session)
         number = self._numbers.pop(session, None)
         if number is None:
             return
@@ -85,6 +137,19 @@ class Sessions:
             self._context.give_back(offsets, is_failed=is_failed, to_tail=False, delay_ms=None)
         if number not in self._context.state.owned:
             self._context.decide(CloseSession(number))
+
+    def _forget(self, session: bytes) -> None:
+        found = self._attached.pop(session, None)
+        if found is None:
+            return
+        self._priorities[found.priority] -= 1
+        if not self._priorities[found.priority]:
+            del self._priorities[found.priority]
+        if session == self._active:
+            highest = max(self._priorities, default=0)
+            self._active = next(
+                (name for name, each in self._attached.items() if each.priority == highest), None
+            )
 
     def close_left(self) -> None:
         """Close sessions that are gone, now that no transaction is to settle what they had."""
@@ -104,7 +169,8 @@ class Sessions:
         if self._grace_until_ms is None or self._grace_until_ms > self._context.now.now_ms:
             return
         self._grace_until_ms = None
-        for session in [each for each in self._numbers if each not in self._attached]:
+        known = self._attached.keys() | self._leaving
+        for session in [each for each in self._numbers if each not in known]:
             self.detach(session, is_failed=True)
 
     def next_deadline_ms(self) -> int | None:

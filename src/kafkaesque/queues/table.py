@@ -18,7 +18,6 @@ from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Decision, read_decision, write_decision
 from kafkaesque.queues.engine import Engine
 from kafkaesque.queues.joined import end_in, joined_of, told_of_joined
-from kafkaesque.queues.policy import Overflow
 from kafkaesque.queues.replay import arrive, finish, pend, replay, stage, undo
 from kafkaesque.queues.requests import Admission, Browsed, Claim, Effect, Request
 from kafkaesque.queues.runs import Run, length_of
@@ -85,7 +84,7 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     def admits_all(self) -> bool:
         """Whether messages may be appended without `admit`."""
         policy = self.state.policy
-        return not policy.deduplication_ms and policy.overflow is not Overflow.REJECT
+        return not policy.deduplication_ms and not policy.refuses
 
     @property
     def is_waited_for(self) -> bool:

@@ -8,7 +8,6 @@ from itertools import islice
 
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Due, Purge, Reason, Redrive
-from kafkaesque.queues.policy import Overflow
 from kafkaesque.queues.requests import Done
 from kafkaesque.queues.runs import offsets_of, runs_of
 from kafkaesque.queues.state import Place
@@ -138,7 +137,7 @@ class Upkeep:
 
     def _keep_limits(self) -> None:
         state = self._context.state
-        if state.policy.overflow is Overflow.REJECT:
+        if state.policy.refuses:
             return
         count, size = self._excess()
         heads: list[int] = []

@@ -272,6 +272,49 @@ def test_an_exclusive_consumer_is_alone(ground: Ground, client: AmqpClient) -> N
     client.fails_channel(403, "in exclusive use")
 
 
+def test_an_exclusive_consumer_that_is_cancelled_leaves_the_queue_to_others(
+    ground: Ground, client: AmqpClient
+) -> None:
+    name = filled(client, 1)
+    consume(client, name, exclusive=True)
+    tags(client, 1)
+    client.call(m.BasicCancel(consumer_tag="c"), m.BasicCancelOk)
+    assert client.count(name) == (0, 0)
+    other = ground.client()
+    other.open()
+    consume(other, name, exclusive=True)
+    client.send(1, m.BasicNack(delivery_tag=1, requeue=True))
+    assert other.delivery()[2] == b"0"
+
+
+def test_a_higher_priority_comes_first_as_long_as_it_takes_some(
+    ground: Ground, client: AmqpClient
+) -> None:
+    name = client.queue()
+    consume(client, name, tag="low")
+    other = ground.client()
+    other.open()
+    other.call(m.BasicQos(prefetch_count=3), m.BasicQosOk)
+    consume(other, name, tag="high", arguments={"x-priority": 10})
+    for number in range(3):
+        client.publish(b"%d" % number, name)
+        assert other.delivery()[2] == b"%d" % number
+    client.publish(b"3", name)
+    assert client.delivery()[2] == b"3"
+    other.send(1, m.BasicAck(delivery_tag=0, multiple=True))
+    assert other.silent(100)
+    client.publish(b"4", name)
+    assert other.delivery()[2] == b"4"
+    assert client.silent()
+
+
+@pytest.mark.parametrize("priority", ["5", True, 2**31, 1.5])
+def test_a_priority_that_is_no_number_is_refused(client: AmqpClient, priority: object) -> None:
+    name = client.queue()
+    client.send(1, m.BasicConsume(queue=name, arguments={"x-priority": priority}))
+    client.fails_channel(406, "x-priority")
+
+
 def test_one_of_several_consumers_is_active(ground: Ground, client: AmqpClient) -> None:
     name = client.queue(**{"x-single-active-consumer": True})
     consume(client, name)

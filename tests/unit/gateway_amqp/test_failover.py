@@ -6,6 +6,7 @@ import pytest
 
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.wire import Table
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
 #: How long an acknowledgement is tried to be brought, and more.
@@ -106,3 +107,61 @@ def test_a_commit_whose_acknowledgement_reaches_nobody_is_not_said_to_be_done() 
     client.send(1, m.TxCommit())
     ground.wait(COMMIT_MS_MAX)
     client.fails(541, "the transaction is not committed as a whole")
+
+
+def test_an_exclusive_consumer_is_alone_in_the_cluster() -> None:
+    ground = Ground(seed=7, brokers=3)
+    first, second = ground.client(1), ground.client(2)
+    first.open()
+    second.open()
+    name = first.queue()
+    first.call(m.BasicConsume(queue=name, exclusive=True), m.BasicConsumeOk)
+    for exclusive in (False, True):
+        second.send(1, m.BasicConsume(queue=name, exclusive=exclusive))
+        second.fails_channel(403, f"queue '{name}' in vhost '/' in exclusive use")
+    first.client.link.abort()
+    ground.wait(2_000)
+    second.call(m.BasicConsume(queue=name, exclusive=True), m.BasicConsumeOk)
+
+
+def test_an_exclusive_consumer_stays_alone_when_the_leader_dies() -> None:
+    ground = Ground(seed=8, brokers=3)
+    setup = ground.client(1)
+    setup.open()
+    name = setup.queue()
+    leader = leader_of(ground, name)
+    here, there = (number for number in (1, 2, 3) if number != leader)
+    owner, other = ground.client(here), ground.client(there)
+    owner.open()
+    other.open()
+    owner.call(m.BasicConsume(queue=name, exclusive=True, consumer_tag="c"), m.BasicConsumeOk)
+    ground.kill(leader)
+    ground.wait(15_000)
+    other.send(1, m.BasicConsume(queue=name))
+    other.fails_channel(403, "in exclusive use")
+    other.publish(b"x", name)
+    assert owner.delivery()[2] == b"x"
+
+
+def test_priorities_hold_across_brokers_and_a_change_of_leader() -> None:
+    ground = Ground(seed=9, brokers=3)
+    setup = ground.client(1)
+    setup.open()
+    name = setup.queue()
+    leader = leader_of(ground, name)
+    here, there = (number for number in (1, 2, 3) if number != leader)
+    low, high = ground.client(here), ground.client(there)
+    low.open()
+    high.open()
+    low.call(m.BasicConsume(queue=name, no_ack=True), m.BasicConsumeOk)
+    arguments: Table = {"x-priority": 1}
+    high.call(m.BasicConsume(queue=name, no_ack=True, arguments=arguments), m.BasicConsumeOk)
+    publisher = ground.client(here)
+    publisher.open()
+    for number in range(20):
+        if number == 10:
+            ground.kill(leader)
+            ground.wait(15_000)
+        publisher.publish(b"%d" % number, name)
+        assert high.delivery()[2] == b"%d" % number
+    assert low.silent()

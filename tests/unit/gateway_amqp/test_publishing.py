@@ -152,6 +152,36 @@ def test_a_full_queue_refuses(client: AmqpClient) -> None:
     assert client.expect(m.BasicNack).delivery_tag == 2
 
 
+def test_what_a_full_queue_refuses_becomes_a_dead_letter(client: AmqpClient) -> None:
+    target = client.queue()
+    name = client.queue(
+        **{
+            "x-max-length": 1,
+            "x-overflow": "reject-publish-dlx",
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": target,
+        }
+    )
+    confirming(client).publish(b"one", name)
+    acked(client, 1)
+    for number, body in ((2, b"two"), (3, b"three")):
+        client.publish(body, name)
+        assert client.expect(m.BasicNack).delivery_tag == number
+    client.call(m.BasicConsume(queue=target), m.BasicConsumeOk)
+    for body in (b"two", b"three"):
+        _, properties, found = client.delivery()
+        assert found == body
+        assert (properties.headers or {})["x-first-death-reason"] == "maxlen"
+    assert client.count(name) == (1, 0)
+    # What returns to a queue that is full meanwhile stays in it.
+    got, _, _ = client.get(name)
+    client.publish(b"four", name)
+    assert client.expect(m.BasicAck).delivery_tag == 4
+    client.send(1, m.BasicNack(delivery_tag=got.delivery_tag, requeue=True))
+    assert client.silent()
+    assert client.count(name) == (2, 0)
+
+
 def test_a_full_queue_drops_the_oldest_to_its_dead_letters(client: AmqpClient) -> None:
     target = client.queue()
     arguments: dict[str, object] = {

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from kafkaesque.queues.decisions import Reason
+from kafkaesque.queues.distributor import EXPECTED_MS
 from kafkaesque.queues.policy import Overflow, Policy, Sharing, Undeliverable
 from kafkaesque.queues.requests import (
     Activate,
+    Attach,
     Attached,
     Claim,
     Configure,
@@ -26,6 +28,7 @@ from kafkaesque.queues.requests import (
     Reject,
     Stage,
     Take,
+    Taken,
     Unpark,
     Verdict,
 )
@@ -486,3 +489,122 @@ def test_the_log_is_needed_from_the_first_message_that_lives() -> None:
     assert host.table.state.floor == offsets[0]
     host.settle(Claim(offsets[0], offsets[1], 1))
     assert host.table.state.floor == host.table.state.end
+
+
+# -- priorities of sessions, and sessions that are alone
+
+
+def attach(host: QueueHost, session: bytes, **more: Any) -> Any:
+    return host.ask(Attach, session=session, **more)
+
+
+def waiting(host: QueueHost, session: bytes, count: int) -> int:
+    """Let a session ask for messages and wait; return the request's token."""
+    assert host.ask(Take, session=session, messages_max=count, wait_ms=60_000) is None
+    return host._last_token
+
+
+def given(host: QueueHost, token: int) -> list[int]:
+    answer = host.answers.get(token)
+    if not isinstance(answer, Taken):
+        return []
+    return [offset for each in answer.claims for offset in range(each.first, each.end)]
+
+
+def test_the_highest_priority_comes_first_and_the_next_when_it_has_no_room() -> None:
+    host = queue()
+    attach(host, b"low")
+    attach(host, b"high", priority=5)
+    low = waiting(host, b"low", 10)
+    high = waiting(host, b"high", 2)
+    offsets = host.put(PLAIN, PLAIN, PLAIN)
+    assert given(host, high) == offsets[:2]
+    assert given(host, low) == offsets[2:]
+
+
+def test_a_session_that_has_room_and_will_ask_again_is_waited_for() -> None:
+    host = queue()
+    attach(host, b"low")
+    attach(host, b"high", priority=5)
+    low = waiting(host, b"low", 10)
+    high = waiting(host, b"high", 5)
+    offsets = host.put(PLAIN)
+    assert given(host, high) == offsets
+    offsets = host.put(PLAIN)
+    assert not given(host, low)
+    # It asks for what it has room for, and gets what has come meanwhile.
+    assert host.take_offsets(4, session=b"high", wait_ms=60_000) == offsets
+    offsets = host.put(PLAIN)
+    host.pass_time(EXPECTED_MS - 1)
+    assert not given(host, low)
+    host.pass_time(1)
+    assert given(host, low) == offsets
+
+
+def test_who_asks_for_itself_waits_for_no_priority() -> None:
+    host = queue()
+    attach(host, b"low", priority=-1)
+    attach(host, b"high", priority=5)
+    waiting(host, b"high", 5)
+    host.put(PLAIN)
+    offsets = host.put(PLAIN)
+    assert host.take_offsets() == offsets
+
+
+def test_sessions_of_one_priority_take_turns() -> None:
+    host = queue()
+    attach(host, b"low")
+    for name in (b"a", b"b"):
+        attach(host, name, priority=1)
+    for name in (b"a", b"b"):
+        host.ask(Grant, session=name, messages=10)
+    low = waiting(host, b"low", 10)
+    host.put(PLAIN, PLAIN, PLAIN, PLAIN)
+    assert {each.session for each in host.deliveries} == {b"a", b"b"}
+    assert not given(host, low)
+
+
+def test_the_next_active_one_is_of_the_highest_priority() -> None:
+    host = queue(sharing=Sharing.SINGLE_ACTIVE)
+    attach(host, b"a")
+    attach(host, b"b")
+    assert attach(host, b"c", priority=1) == Attached(is_active=False), "nobody is thrown out"
+    host.ask(Detach, session=b"a")
+    assert host.effects.count(Activate(session=b"c")) == 1
+
+
+def test_an_exclusive_session_is_alone() -> None:
+    host = queue()
+    attach(host, b"a", is_exclusive=True)
+    assert attach(host, b"b") == Refused(why=Refusal.EXCLUSIVE)
+    assert attach(host, b"a", is_exclusive=True) == Attached(is_active=True), "it shows itself"
+    host.ask(Detach, session=b"a")
+    assert isinstance(attach(host, b"b"), Attached)
+    assert attach(host, b"a", is_exclusive=True) == Refused(why=Refusal.EXCLUSIVE)
+
+
+def test_an_exclusive_session_that_comes_back_too_late_is_refused() -> None:
+    host = queue()
+    attach(host, b"a", is_exclusive=True)
+    host.new_leader()
+    attach(host, b"b")
+    assert attach(host, b"a", is_exclusive=True) == Refused(why=Refusal.EXCLUSIVE)
+    assert host.ask(Take, session=b"a") == Refused(why=Refusal.NO_SESSION)
+
+
+def test_who_is_leaving_keeps_what_it_has_and_stands_in_nobody_s_way() -> None:
+    host = queue(grace_ms=1_000)
+    attach(host, b"a", is_exclusive=True)
+    host.put(PLAIN)
+    claims = host.take(session=b"a")
+    waits = waiting(host, b"a", 1)
+    assert attach(host, b"a", is_leaving=True) == Attached(is_active=False, claims=claims)
+    assert host.answers[waits] == Taken()
+    assert isinstance(attach(host, b"b", is_exclusive=True), Attached)
+    offsets = host.put(PLAIN)
+    assert host.take_offsets(9, session=b"b") == offsets
+    host.new_leader()
+    attach(host, b"a", is_leaving=True)
+    host.pass_time(2_000)
+    assert places(host)[0] is Place.IN_FLIGHT
+    assert host.settle(*claims) == Done()

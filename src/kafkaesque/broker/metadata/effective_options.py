@@ -11,7 +11,7 @@ import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState, EffectiveOptions, QueueState
 from kafkaesque.broker.metadata.policy_planner import queue_arguments_of
-from kafkaesque.broker.options.queue_arguments import QUEUE_TYPE, REJECT, read_arguments
+from kafkaesque.broker.options.queue_arguments import QUEUE_TYPE, REJECTIONS, read_arguments
 from kafkaesque.broker.options.queues import DECLARATION, NOT_OF_CURSORS, STREAM_TOPIC, make_policy
 from kafkaesque.model.errors import ConfigError, InvalidConfig
 from kafkaesque.routing.exchanges.records import PolicyPut
@@ -111,8 +111,8 @@ def _take_ways(merged: dict[str, str], own: _Options, said: _Options) -> None:
     if not any(own.get(name) for name in _WAYS):
         merged.update({name: said[name] for name in (*_WAYS, _KEY) if name in said})
     overflow = said.get(_OVERFLOW)
-    if overflow == REJECT and own.get(_OVERFLOW, _IMPLIED_OVERFLOW) == _IMPLIED_OVERFLOW:
-        merged[_OVERFLOW] = REJECT
+    if overflow in REJECTIONS and own.get(_OVERFLOW, _IMPLIED_OVERFLOW) == _IMPLIED_OVERFLOW:
+        merged[_OVERFLOW] = overflow
     elif overflow is not None and any(merged.get(name) for name in _WAYS):
         merged.setdefault(_OVERFLOW, overflow)
 

@@ -23,7 +23,8 @@ OVERFLOW: Final = "x-overflow"
 DROP_HEAD: Final = "drop-head"
 REJECT: Final = "reject-publish"
 REJECT_AND_DEAD_LETTER: Final = "reject-publish-dlx"
-OVERFLOWS: Final = (DROP_HEAD, REJECT, REJECT_AND_DEAD_LETTER)
+REJECTIONS: Final = (REJECT, REJECT_AND_DEAD_LETTER)
+OVERFLOWS: Final = (DROP_HEAD, *REJECTIONS)
 _COUNT_MAX: Final = 2**32 - 1
 #: Characters of a value in a refusal.
 _SHOWN_MAX: Final = 100
@@ -202,7 +203,7 @@ def _dead_letters(arguments: Mapping[str, object], has_queue: Callable[[str], bo
         options.update({} if key is None else {"dead.letter.routing.key": str(key)})
     overflow = arguments.get(OVERFLOW, DROP_HEAD)
     if overflow != DROP_HEAD:
-        options["overflow"] = REJECT
+        options["overflow"] = str(overflow)
     elif exchange is not None:
         options["overflow"] = "dead-letter"
     return options

@@ -67,6 +67,7 @@ _OVERFLOWS: Final = {
     "drop-head": Overflow.DROP_HEAD,
     "reject-publish": Overflow.REJECT,
     "dead-letter": Overflow.DEAD_LETTER,
+    "reject-publish-dlx": Overflow.REJECT_AND_DEAD_LETTER,
 }
 _SHARINGS: Final = {
     "all": Sharing.ALL,
@@ -204,7 +205,8 @@ QUEUE_OPTIONS: Final = OptionTable(
             default="drop-head",
             choices=tuple(_OVERFLOWS),
             doc="What happens when a queue is too long: the oldest is dropped, or becomes a dead "
-            "letter, or the publisher is refused.",
+            "letter, or the publisher is refused; with `reject-publish-dlx` what it is refused "
+            "becomes a dead letter.",
         ),
         Option(
             name="dead.letter.queue",

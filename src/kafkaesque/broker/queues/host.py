@@ -150,6 +150,11 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         return self.queue.admits_all
 
     @property
+    def keeps_refused(self) -> bool:
+        """Whether messages for which there is no room become dead letters."""
+        return self.queue.state.policy.keeps_refused
+
+    @property
     def policy(self) -> Policy:
         """What the queue's options say, as far as this broker has heard."""
         self._read_policy()

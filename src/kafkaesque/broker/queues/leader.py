@@ -52,7 +52,7 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
         case q.TakeMessages():
             _take(host, request, on_done)
         case q.AttachConsumer():
-            _attach(host, request.consumer, on_done)
+            _attach(host, request, on_done)
         case q.PeekMessages():
             _peek(host, request, on_done)
         case q.SeekCursor():
@@ -157,7 +157,9 @@ def _claims_result(answer: r.Answer) -> object:
 # -- consumers
 
 
-def _attach(host: QueueHost, consumer: q.ConsumerName, on_done: OnDone) -> None:
+def _attach(host: QueueHost, asked: q.AttachConsumer, on_done: OnDone) -> None:
+    consumer = asked.consumer
+
     def on_answer(answer: r.Answer) -> None:
         if isinstance(answer, r.Attached):
             on_done(q.AttachedConsumer(answer.is_active, list(answer.claims)))
@@ -165,7 +167,13 @@ def _attach(host: QueueHost, consumer: q.ConsumerName, on_done: OnDone) -> None:
             host.consumers.pop(consumer, None)
             on_done(refusal_of(answer) if isinstance(answer, r.Refused) else Done())
 
-    request = r.Attach(token=host.new_token(), session=session_of(consumer))
+    request = r.Attach(
+        token=host.new_token(),
+        session=session_of(consumer),
+        priority=asked.priority or 0,
+        is_exclusive=asked.is_exclusive is True,
+        is_leaving=asked.is_leaving is True,
+    )
     host.partition()
     # At once: who is gone before the answer has to be known, too.
     host.consumers[consumer] = None

@@ -50,6 +50,7 @@ class Putting:
         "_is_strict",
         "_offsets",
         "_on_done",
+        "_overflowing",
         "_records",
         "_timeout_ms",
     )
@@ -65,6 +66,8 @@ class Putting:
         self._on_done = on_done
         #: Where each message is; None: where the appended batch will say.
         self._offsets: list[int | None] = []
+        #: Messages at the batch's end that are refused, and appended to become dead letters.
+        self._overflowing = 0
 
     def begin(self) -> None:
         """Append what may be.
@@ -113,6 +116,11 @@ class Putting:
         )
         if check is not None:
             self._checks.run(check, lambda: self._append_checked(check))
+        elif self._overflowing:
+            # At once: nobody may have them.
+            self._host.ask(
+                r.Overflowed(token=self._host.new_token(), count=self._overflowing), lambda _: None
+            )
 
     def _append_checked(self, check: LongCheck) -> None:
         try:
@@ -122,23 +130,25 @@ class Putting:
 
     def _admit(self) -> None:
         """Ask the engine for each message, and keep those that may be appended."""
-        records = decode_batch(self._records, _BYTES_MAX)
+        whole = decode_batch(self._records, _BYTES_MAX)
+        records = whole[: len(whole) - self._overflowing]
         identities = [identity_of_record(record) for record in records]
         sizes = [len(record.key or b"") + len(record.value or b"") for record in records]
         admissions = self._host.admit(identities, sizes)
-        kept = [
-            record._replace(offset=number)
-            for number, record in enumerate(
-                record
-                for record, admission in zip(records, admissions, strict=True)
-                if admission.verdict is Verdict.ADMITTED
-            )
-        ]
+        kept = _having(Verdict.ADMITTED, records, admissions)
         offsets = places(admissions)
         # A batch that was thinned out before, and checked off the loop, is thinned out once more.
         self._offsets = _merged(self._offsets, offsets) if self._offsets else offsets
-        if len(kept) < len(records):
-            self._records = encode_batch(kept) if kept else bytearray()
+        if len(kept) == len(records):
+            return
+        if self._host.keeps_refused:
+            refused = _having(Verdict.FULL, records, admissions)
+            # What was refused is no original of what is sent again.
+            late = [_without(IDENTITY, each) for each in refused] + whole[len(records) :]
+            self._overflowing = len(late)
+            kept += late
+        numbered = [each._replace(offset=number) for number, each in enumerate(kept)]
+        self._records = encode_batch(numbered) if numbered else bytearray()
 
     def _confirm_without_append(self) -> None:
         """All were duplicates, or there was no room: say so when the originals are committed."""
@@ -178,6 +188,18 @@ def stripped(record: Record) -> Record:
     if not any(name in _OF_BROKERS for name, _ in record.headers):
         return record
     return record._replace(headers=tuple(h for h in record.headers if h[0] not in _OF_BROKERS))
+
+
+def _without(name: str, record: Record) -> Record:
+    return record._replace(headers=tuple(each for each in record.headers if each[0] != name))
+
+
+def _having(
+    verdict: Verdict, records: Sequence[Record], admissions: Sequence[r.Admission]
+) -> list[Record]:
+    """Return the messages of which this was said."""
+    said = zip(records, admissions, strict=True)
+    return [record for record, admission in said if admission.verdict is verdict]
 
 
 def identity_of_record(record: Record) -> bytes:

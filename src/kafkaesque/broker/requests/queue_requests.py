@@ -103,9 +103,18 @@ class ExtendLocks(QueueRequest, frozen=True, tag="extend-locks", kw_only=True):
 
 
 class AttachConsumer(QueueRequest, frozen=True, tag="attach-consumer", kw_only=True):
-    """A consumer is there, or there again. Answer: `AttachedConsumer`."""
+    """A consumer is there, or there again. Answer: `AttachedConsumer`.
+
+    Refused with `QueueInUse` if another one has the queue for itself, or this one is to.
+    """
 
     consumer: ConsumerName
+    #: Messages go to consumers of the highest priority, as long as one of them takes some.
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    #: Whether it is to be alone.
+    is_exclusive: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Whether it wants no more, and is there for what it has.
+    is_leaving: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class DetachConsumer(QueueRequest, frozen=True, tag="detach-consumer", kw_only=True):

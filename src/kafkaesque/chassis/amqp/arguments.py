@@ -20,7 +20,7 @@ from kafkaesque.broker.options.queue_arguments import (
     OVERFLOW,
     QUEUE_TYPE,
     QUEUE_TYPES,
-    REJECT,
+    REJECTIONS,
     SEGMENT_BYTES,
     STREAM,
     read_arguments,
@@ -167,8 +167,8 @@ def arguments_of(queue: QueueState) -> dict[str, object]:
             found[argument] = int(value)
     if options.get("delivery.limit", "0") != "0":
         found["x-delivery-limit"] = int(options["delivery.limit"]) - 1
-    if options.get("overflow", "drop-head") == "reject-publish":
-        found[OVERFLOW] = REJECT
+    if options.get("overflow") in REJECTIONS:
+        found[OVERFLOW] = options["overflow"]
     if options.get("sharing") == "single-active":
         found["x-single-active-consumer"] = True
     return {**found, **_dead_letter_arguments(options)}

@@ -24,13 +24,13 @@ class Owner(Protocol):
         """How many more messages the channel may have."""
 
     def on_deleted(self, tag: str) -> None:
-        """A consumer's queue is gone."""
+        """A consumer's queue is gone, or is another one's alone."""
 
 
 class ChannelConsumer(Consumer):
     """See the module."""
 
-    __slots__ = ("_channel", "_owner", "_settling", "_writer", "is_exclusive", "tag")
+    __slots__ = ("_channel", "_owner", "_settling", "_writer", "tag")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class ChannelConsumer(Consumer):
         *,
         prefetch: int,
         lock_ms: int,
+        priority: int,
     ) -> None:
         super().__init__(
             channel.connection,
@@ -51,12 +52,13 @@ class ChannelConsumer(Consumer):
             prefetch=prefetch,
             lock_ms=lock_ms,
             is_settled_when_sent=method.no_ack,
+            priority=priority,
+            is_exclusive=method.exclusive,
         )
         self._owner = owner
         self._channel = channel
         self._settling = settling
         self.tag: Final = tag
-        self.is_exclusive: Final = method.exclusive
         self._writer = channel.connection.codec.deliver_writer(channel.number, tag)
 
     @property

@@ -22,7 +22,7 @@ from kafkaesque.gateway.amqp.stream_consumer import StreamConsumer
 from kafkaesque.gateway.queueing.consumer import TIMEOUT_MS
 from kafkaesque.gateway.queueing.own_queues import REPLY_TO
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import QueueInUse, RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 
@@ -126,9 +126,6 @@ class Consuming:
 
     def _begin(self, queue: QueueState, method: m.BasicConsume, tag: str) -> None:
         channel = self._channel
-        exclusive = channel.connection.desk.exclusive
-        if queue.topic_id in exclusive:
-            raise _in_use(queue, method)
         consumer: AnyConsumer
         if queue.options.get(STREAM_TOPIC):
             consumer = StreamConsumer(
@@ -136,6 +133,7 @@ class Consuming:
             )
             self._attach(consumer, queue, method, tag)
             return
+        priority = method.arguments.get(PRIORITY, 0)
         lock_ms = _consumer_timeout(channel, queue, method)
         consumer = ChannelConsumer(
             self,
@@ -146,6 +144,7 @@ class Consuming:
             tag,
             prefetch=self._prefetch,
             lock_ms=lock_ms,
+            priority=priority if isinstance(priority, int) else 0,
         )
         self._attach(consumer, queue, method, tag)
 
@@ -153,46 +152,22 @@ class Consuming:
         self, consumer: AnyConsumer, queue: QueueState, method: m.BasicConsume, tag: str
     ) -> None:
         channel = self._channel
-        exclusive = channel.connection.desk.exclusive
         channel.begin()
-
-        def attach() -> None:
-            consumer.attach(lambda refusal: channel.go_on_with(partial(on_attached, refusal)))
 
         def on_attached(refusal: RequestRefused | None) -> None:
             if refusal is not None:
                 consumer.is_over = True
+                if isinstance(refusal, QueueInUse):
+                    raise _in_use(queue, method)
                 raise error_of(refusal, method)
             if channel.is_over:
                 consumer.end(is_failed=False)
                 return
-            if method.exclusive:
-                exclusive.add(queue.topic_id)
             self._consumers[tag] = consumer
             if not method.nowait:
                 channel.send(m.BasicConsumeOk(consumer_tag=tag))
 
-        if method.exclusive:
-            self._when_unused(queue, method, attach)
-        else:
-            attach()
-
-    def _when_unused(
-        self, queue: QueueState, method: m.BasicConsume, then: Callable[[], None]
-    ) -> None:
-        """Go on if nobody else consumes."""
-        channel = self._channel
-
-        def on_counted(outcome: q.QueueCounts | RequestRefused) -> None:
-            if isinstance(outcome, RequestRefused):
-                channel.go_on_with(partial(_raise, error_of(outcome, method)))
-            elif outcome.consumers:
-                channel.go_on_with(partial(_raise, _in_use(queue, method)))
-            else:
-                then()
-
-        ask = channel.connection.desk.doors.queues.ask
-        ask(q.AskQueue(log_id=queue.topic_id), q.QueueCounts, TIMEOUT_MS, on_counted)
+        consumer.attach(lambda refusal: channel.go_on_with(partial(on_attached, refusal)))
 
     def _cancel(self, method: m.BasicCancel) -> None:
         channel = self._channel
@@ -207,21 +182,15 @@ class Consuming:
         if consumer is None:
             answer()
             return
-        self._forget(consumer)
         self._settling.flush()
         self._cancelled = [each for each in (*self._cancelled, consumer) if each.unacked]
         consumer.cancel(answer)
 
-    def _forget(self, consumer: AnyConsumer) -> None:
-        if consumer.is_exclusive:
-            self._channel.connection.desk.exclusive.discard(consumer.queue.topic_id)
-
     def on_deleted(self, tag: str) -> None:
-        """A consumer's queue is gone."""
+        """A consumer's queue is gone, or is another one's alone."""
         consumer = self._consumers.pop(tag, None)
         if consumer is None:
             return
-        self._forget(consumer)
         if self._channel.connection.knows_cancel:
             self._channel.send(m.BasicCancel(consumer_tag=tag, nowait=True))
 
@@ -331,7 +300,6 @@ class Consuming:
         consumers = list(self._consumers.values())
         self._consumers.clear()
         for each in consumers:
-            self._forget(each)
             each.end(is_failed=is_failed)
         cancelled, self._cancelled = self._cancelled, []
         for each in cancelled:

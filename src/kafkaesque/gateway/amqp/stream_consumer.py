@@ -109,7 +109,6 @@ class StreamConsumer:
         "_topic",
         "_waiting",
         "_writer",
-        "is_exclusive",
         "is_over",
         "queue",
         "tag",
@@ -149,7 +148,6 @@ class StreamConsumer:
         self._waiting: deque[_Message] = deque()
         self.queue: Final = queue
         self.tag: Final = tag
-        self.is_exclusive: Final = False
         self.is_over = False
         #: Messages that the client has.
         self.unacked = 0

@@ -5,7 +5,8 @@ every few seconds: a new leader has to know that it is there. One request at a t
 leader (`TakeMessages`); what comes is sent at once, and the next request follows as soon as the
 client may have more. Where the answer to a request is lost, the consumer attaches again, is told
 what it has, and gives back what it was not given to know. What comes for a client that may have no
-more by now, or is gone, is given back as never attempted.
+more by now, or is gone, is given back as never attempted. Where a new leader knows another consumer
+that has the queue for itself, this one is over.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import UNSET
+
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.gateway.queueing.settlements import Delivery, Settlements
-from kafkaesque.model.errors import RequestRefused, UnknownQueue
-from kafkaesque.queues.requests import Claim
+from kafkaesque.model.errors import QueueInUse, RequestRefused, UnknownQueue
+from kafkaesque.queues.requests import TAKEN_MAX, Claim
 
-#: Messages of one request, and their bytes; one alone may be larger.
-TAKEN_MAX: Final = 256
+#: Bytes of the messages of one request; one message alone may be larger.
 TAKEN_BYTES_MAX: Final = 1024 * 1024
 WAIT_MS: Final = q.WAIT_MS_MAX
 TIMEOUT_MS: Final = 10_000
@@ -44,7 +46,9 @@ class Consumer(ABC):
         "_lock_ms",
         "_name",
         "_prefetch",
+        "_priority",
         "_settlements",
+        "is_exclusive",
         "is_over",
         "is_settled_when_sent",
         "queue",
@@ -60,6 +64,8 @@ class Consumer(ABC):
         prefetch: int,
         lock_ms: int,
         is_settled_when_sent: bool,
+        priority: int = 0,
+        is_exclusive: bool = False,
     ) -> None:
         self._link: Final = link
         self._settlements: Final = settlements
@@ -70,6 +76,9 @@ class Consumer(ABC):
         self._prefetch: Final = 0 if is_settled_when_sent else prefetch
         #: 0: until the client says what becomes of a message, or goes.
         self._lock_ms: Final = lock_ms
+        #: Consumers of a higher priority come first.
+        self._priority: Final = priority
+        self.is_exclusive: Final = is_exclusive
         self._name: Final = link.desk.doors.queues.new_consumer()
         self._is_taking = False
         self._is_recovering = False
@@ -99,7 +108,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def on_deleted(self) -> None:
-        """The queue is gone, and with it the consumer."""
+        """The queue is gone, or is another consumer's alone: this one is over."""
 
     # -- its beginning
 
@@ -124,7 +133,13 @@ class Consumer(ABC):
                 self._detach(is_failed=False)
             on_done(outcome)
 
-        attach = q.AttachConsumer(log_id=self.queue.topic_id, consumer=self._name)
+        attach = q.AttachConsumer(
+            log_id=self.queue.topic_id,
+            consumer=self._name,
+            priority=self._priority or UNSET,
+            is_exclusive=self.is_exclusive or UNSET,
+            is_leaving=self.is_over or UNSET,
+        )
         ask = self._link.desk.doors.queues.ask
         ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
 
@@ -136,8 +151,8 @@ class Consumer(ABC):
         self._link.shared.clock.call_later(ATTACH_MS, self._show)
 
     def _on_shown(self, outcome: q.AttachedConsumer | RequestRefused) -> None:
-        if isinstance(outcome, UnknownQueue):
-            self._on_deleted()
+        if isinstance(outcome, UnknownQueue | QueueInUse):
+            self._on_lost()
 
     @property
     def _is_gone(self) -> bool:
@@ -175,7 +190,7 @@ class Consumer(ABC):
     def _on_taken(self, outcome: q.TakenMessages | RequestRefused) -> None:
         self._is_taking = False
         if isinstance(outcome, UnknownQueue):
-            self._on_deleted()
+            self._on_lost()
         elif isinstance(outcome, RequestRefused):
             self._recover()
         else:
@@ -192,9 +207,9 @@ class Consumer(ABC):
         def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
             if self.is_over:
                 self._is_recovering = False
-            elif isinstance(outcome, UnknownQueue):
+            elif isinstance(outcome, UnknownQueue | QueueInUse):
                 self._is_recovering = False
-                self._on_deleted()
+                self._on_lost()
             elif isinstance(outcome, RequestRefused):
                 self._link.shared.clock.call_later(AGAIN_MS, again)
             else:
@@ -259,8 +274,8 @@ class Consumer(ABC):
 
     # -- its end
 
-    def _on_deleted(self) -> None:
-        """Its queue is gone."""
+    def _on_lost(self) -> None:
+        """Its queue is gone, or is another consumer's alone."""
         if not self.is_over:
             self.is_over = True
             self.on_deleted()
@@ -275,7 +290,8 @@ class Consumer(ABC):
         """The client wants no more; what it has, it may still acknowledge."""
         self.is_over = True
         if self.unacked:
-            then()
+            # Others may have the queue for themselves now, or be the active one.
+            self._ask_to_attach(lambda _: then())
         else:
             self._detach(is_failed=False, then=then)
 

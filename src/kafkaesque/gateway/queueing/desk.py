@@ -18,7 +18,6 @@ from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.queueing.sweeping import Sweeping
 from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
-from kafkaesque.model.ids import TopicId
 
 #: What the controller is asked for may take so long.
 TIMEOUT_MS: Final = 30_000
@@ -31,12 +30,10 @@ LOOK_AGAIN_MS: Final = 5
 class Desk:
     """See the module; `desk_of` returns the broker's one."""
 
-    __slots__ = ("_report", "doors", "exclusive", "sweeping")
+    __slots__ = ("_report", "doors", "sweeping")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
-        #: Queues that a consumer of this broker has for itself.
-        self.exclusive: Final[set[TopicId]] = set()
         self.sweeping: Final = Sweeping(doors, self.delete_queue)
         self._report: Final = ReportLimit(report, doors.clock.call_later)
 
