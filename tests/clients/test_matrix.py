@@ -36,11 +36,16 @@ def make_places(cluster: MatrixCluster) -> None:
         admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(DEADLINE_S)
         await_leaders(cluster.bootstrap_servers, topic, partitions)
     cluster.run("route", "create", PLACE, PLACE)
-    onward = {"forward_exchange": "amq.topic"}
     with Client(cluster.bootstrap_servers) as client:
-        over = {"source_topic": INLETS["kafka"], "source_start": "earliest"}
-        client.create_queue("matrix-relay", **onward, **over)
-        client.create_queue(INLETS["sqs"], **onward, forward_routing_key=f"{PLACE}.sqs")
+        client.create_queue(
+            "matrix-relay",
+            forward_exchange="amq.topic",
+            source_topic=INLETS["kafka"],
+            source_start="earliest",
+        )
+        client.create_queue(
+            INLETS["sqs"], forward_exchange="amq.topic", forward_routing_key=f"{PLACE}.sqs"
+        )
     connection = pika.BlockingConnection(
         pika.ConnectionParameters("127.0.0.1", cluster.port("amqp", 1))
     )
