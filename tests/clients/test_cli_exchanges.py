@@ -29,8 +29,9 @@ def test_the_page_shows_what_commands_print(cli: Cli) -> None:
     assert len(examples) > 10
     for words, output in examples:
         assert cli(*words).output == output, words
-    for queue in ("errors", "everything", "failed", "work"):
+    for queue in ("errors", "everything", "failed", "work", "measured-onward"):
         cli("queue", "delete", queue, "--yes")
+    cli("topic", "delete", "measured", "--yes")
     cli("exchange", "delete", "logs")
     assert cli("binding", "list").rows[1:] == []
 

@@ -33,6 +33,7 @@ from kafkaesque.protocols.amqp.properties import Properties, read_properties
 from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, StoredMessage, read_stored
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timestamp
 from kafkaesque.protocols.mqtt.stored_message import NOTE_MQTT, STORED_MQTT
+from kafkaesque.protocols.nats.headers import STORED_NATS
 
 #: Property of AMQP -> header: texts that stay as they are.
 TEXTS: Final[Mapping[str, str]] = {
@@ -50,9 +51,10 @@ EXPIRES_AT: Final = "expires-at"
 TIMESTAMP: Final = "timestamp"
 _BY_HEADER: Final = {header: name for name, header in TEXTS.items()}
 _OCTET_MAX: Final = 255
-_OF_MQTT: Final = frozenset((STORED_MQTT, NOTE_MQTT))
+#: What only MQTT or NATS reads.
+_HIDDEN: Final = frozenset((STORED_MQTT, NOTE_MQTT, STORED_NATS))
 #: What protocols keep for themselves, and nobody else is shown.
-KEPT: Final = _OF_MQTT | {STORED_AMQP, "sqs.message"}
+KEPT: Final = _HIDDEN | {STORED_AMQP, "sqs.message"}
 
 
 def stored_of(headers: Headers) -> StoredMessage | None:
@@ -67,7 +69,7 @@ def shown_headers(headers: Headers) -> Headers:
     """Return a record's headers as other protocols than the publisher's see them."""
     stored = stored_of(headers)
     if stored is None:
-        return tuple(each for each in headers if each[0] not in _OF_MQTT)
+        return tuple(each for each in headers if each[0] not in _HIDDEN)
     try:
         properties = read_properties(stored.properties)
     except AmqpError:

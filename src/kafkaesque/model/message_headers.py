@@ -20,5 +20,7 @@ IDENTITY_BYTES: Final = 16
 DEATH: Final = "kafkaesque.death"
 #: Where a message was first, and when it came there: JSON, by the broker that moved it.
 ORIGIN: Final = "kafkaesque.origin"
+#: How often brokers have passed a message on from one queue to an exchange: decimal.
+FORWARDED: Final = "kafkaesque.forwarded"
 #: Of a broker's own records in a queue's log: messages in flight that a transaction settles.
 STAGED = PREFIX + "staged"

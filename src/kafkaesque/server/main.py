@@ -14,6 +14,7 @@ from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env.network import Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
+from kafkaesque.gateway.forwarding.forwarding import Forwarding
 from kafkaesque.model.errors import ConfigError, DiskFailed, DiskFull, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
@@ -89,6 +90,7 @@ class Server:
         self._gateways = make_gateways(
             self._broker.doors, chassis, [each.protocol for each in self._listeners]
         )
+        self._forwarding = Forwarding(self._broker.doors, _log.warning)
         if ADMIN not in self._gateways:
             self._broker.doors.parts.answer_when_asked(self._make_admin_gateway)
         #: Whether this process is one too many, and ends with a failure.
@@ -139,6 +141,7 @@ class Server:
         for listener in self._listeners:
             if listener.protocol not in EARLY:
                 self._open(listener)
+        self._forwarding.begin()
         settle_gc()
         _log.info("broker %d is ready: Kafka on %s", config.node, config.kafka_address)
         line = json.dumps({"ready": config.node, "kafka": str(config.kafka_address)})
@@ -151,6 +154,7 @@ class Server:
         def on_broker_stopped() -> None:
             for watch in self._watches:
                 watch.stop()
+            self._forwarding.end()
             for gateway in self._gateways.values():
                 gateway.stop()
             on_stopped()

@@ -53,7 +53,12 @@ def test_what_mqtt_publishes_reaches_queues_of_amqp(ground: Ground, amqp: AmqpCl
         correlation_data=b"c",
         response_topic="answers/here",
         message_expiry_interval_s=60,
-        user_properties=(("unit", "C"), ("mqtt.message", "forged"), ("amqp.message", "forged")),
+        user_properties=(
+            ("unit", "C"),
+            ("mqtt.message", "forged"),
+            ("amqp.message", "forged"),
+            ("nats.headers", "forged"),
+        ),
     )
     client.publish(f"{root}/a.b//c", b"21", properties=said)
     got, properties, body = amqp.get(queue)
@@ -74,7 +79,7 @@ def test_what_others_publish_live_reaches_mqtt(ground: Ground, is_kept: bool) ->
         key=MQTT.key_of(topic),
         body=b"x",
         reply=MQTT.key_of("answers"),
-        headers=(("a", b"1"), ("bytes", b"\xff")),
+        headers=(("a", b"1"), ("bytes", b"\xff"), ("nats.headers", b"NATS/1.0\r\n\r\n")),
     )
     broker.doors.live.publish(message)
     found = client.message()

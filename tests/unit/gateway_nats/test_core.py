@@ -40,6 +40,15 @@ def test_headers_and_replies_are_the_same_across_brokers(three: Ground) -> None:
         assert client.message() == ("same.a", "1", reply, headers, b"x")
 
 
+def test_a_header_that_is_called_like_everybodys_reply_is_kept(three: Ground) -> None:
+    client, other = three.client(1), three.client(2)
+    client.subscribe("named.>")
+    raw = b"NATS/1.0\r\nreply-to: answers.here\r\nn: 1\r\n\r\n"
+    for reply in ("", "answers.to"):
+        other.write(f"HPUB named.a {reply} {len(raw)} {len(raw) + 1}\r\n".encode() + raw + b"x\r\n")
+        assert client.message() == ("named.a", "1", reply, raw, b"x")
+
+
 def test_a_group_gets_each_message_once_in_the_cluster(three: Ground) -> None:
     members = [three.client(number) for number in (1, 2, 3)]
     for member in members:

@@ -12,6 +12,8 @@ from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
 from kafkaesque.protocols.amqp.wire import Timestamp
 from kafkaesque.routing.exchanges.records import Destination
+from kafkaesque.routing.live_message import LiveMessage
+from kafkaesque.routing.names import MQTT
 from tests.unit.gateway_stomp.kit import Ground, StompClient, new_name
 
 SAID = {
@@ -109,6 +111,16 @@ def test_a_topic_of_stomp_is_the_exchange_of_amqp(ground: Ground, client: StompC
         ("/topic/news.sport", b"from stomp"),
         ("/topic/news.art", b"from amqp"),
     ]
+
+
+def test_what_mqtt_and_nats_publish_comes_from_the_topic_that_was_subscribed_to(
+    ground: Ground, client: StompClient
+) -> None:
+    client.subscribe("/topic/rooms.*")
+    broker = next(iter(ground.cluster.brokers.values()))
+    broker.doors.live.publish(LiveMessage(key=MQTT.key_of("rooms/a.b"), body=b"21"))
+    message = client.message()
+    assert (message.get("destination"), message.body) == ("/topic/rooms.a%252Eb", b"21")
 
 
 def test_a_topic_that_is_bound_gets_keys_and_headers(ground: Ground, client: StompClient) -> None:

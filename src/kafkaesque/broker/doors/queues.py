@@ -50,6 +50,8 @@ class NewMessage(NamedTuple):
     delay_ms: int = 0
     #: Milliseconds that it lives in the log; at most one of this and `not_after_ms`.
     time_to_live_ms: int = 0
+    #: How often a queue has passed it on to an exchange.
+    forwarded: int = 0
 
 
 class LedQueue(NamedTuple):
@@ -188,4 +190,5 @@ def _headers_of(message: NewMessage) -> Headers:
         delay_ms=message.delay_ms,
         time_to_live_ms=message.time_to_live_ms,
     )
-    return (*own, *said)
+    passed = ((names.FORWARDED, b"%d" % message.forwarded),) if message.forwarded else ()
+    return (*own, *said, *passed)

@@ -17,6 +17,7 @@ from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
 from kafkaesque.broker.options.queues import (
     DEFAULT_EXCHANGE_WORD,
+    FORWARD_EXCHANGE,
     MOVE_TASKS,
     REDRIVE_RATE,
     STREAM_TOPIC,
@@ -190,8 +191,9 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
     queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
     if queue:
         yield Way(Operation.WRITE, ResourceType.QUEUE, queue_resource(QueueName(vhost, queue)))
-    exchange = options.get("dead.letter.exchange")
-    if exchange:
+    for exchange in (options.get("dead.letter.exchange"), options.get(FORWARD_EXCHANGE)):
+        if not exchange:
+            continue
         word = "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
         yield Way(Operation.WRITE, ResourceType.EXCHANGE, exchange_resource(vhost, word))
     if topic:

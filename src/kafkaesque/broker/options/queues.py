@@ -47,6 +47,9 @@ MQTT_SESSION: Final = "mqtt.session"
 #: Which subscription of MQTT its consumers share.
 MQTT_SHARE: Final = "mqtt.share"
 SOURCE_START: Final = "source.start"
+#: The exchange that a queue's messages go on to.
+FORWARD_EXCHANGE: Final = "forward.exchange"
+FORWARD_KEY: Final = "forward.routing.key"
 WRITE_CACHING: Final = "write.caching"
 #: What the queue's log has as its own options.
 OF_THE_LOG: Final = (ENCRYPTION, WRITE_CACHING)
@@ -274,6 +277,21 @@ QUEUE_OPTIONS: Final = OptionTable(
             choices=("latest", "earliest"),
             doc="Where such a queue begins. It cannot be changed.",
         ),
+        Option(
+            name=FORWARD_EXCHANGE,
+            type=_STRING,
+            default="",
+            doc="The exchange that messages go on to, each as soon as it comes: the queue's broker "
+            "publishes it there, then it is done with. amq.default: the exchange without a name. "
+            "It need not exist before it is needed.",
+        ),
+        Option(
+            name=FORWARD_KEY,
+            type=_STRING,
+            default="",
+            doc="The routing key that they go on with; empty: the message's own, or the queue's "
+            "name if it has none.",
+        ),
         _number(
             "expires.ms",
             "Over AMQP: the queue goes when nobody has used it for so long; 0: never.",
@@ -356,6 +374,13 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")
     if values["dead.letter.routing.key"] and not values["dead.letter.exchange"]:
         raise InvalidConfig("dead.letter.routing.key says nothing without dead.letter.exchange")
+    if values[FORWARD_KEY] and not values[FORWARD_EXCHANGE]:
+        raise InvalidConfig(f"{FORWARD_KEY} says nothing without {FORWARD_EXCHANGE}")
+    if values[FORWARD_EXCHANGE] and values[ENCRYPTION] != NONE:
+        raise InvalidConfig(
+            f"an encrypted queue has no {FORWARD_EXCHANGE}: subscribers would get its messages in "
+            "the clear"
+        )
     policy = Policy(
         lock_ms=number("visibility.timeout.ms"),
         attempts_max=number("delivery.limit"),

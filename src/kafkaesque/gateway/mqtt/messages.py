@@ -181,7 +181,10 @@ def properties_of(message: LiveMessage, now_ms: int) -> Properties:
     users = [
         (name, text)
         for name, value in message.headers[: PROPERTIES_MAX - 10]
-        if (text := _text(value)) is not None and _text(name.encode("utf-8", "replace")) == name
+        if name not in KEPT
+        and not name.startswith(PREFIX)
+        and (text := _text(value)) is not None
+        and _text(name.encode("utf-8", "replace")) == name
     ]
     content_type = message.content_type
     if content_type is not None:

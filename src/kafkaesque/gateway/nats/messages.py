@@ -31,6 +31,9 @@ def read_published(
         except BadName:
             pairs = (*pairs, (STORED_REPLY, reply.encode("utf-8", "surrogateescape")))
     found = live_message(key, payload, pairs)
+    others = found.headers
+    if not reply and found.reply is not None:
+        reply_key, others = found.reply, (*others, (STORED_REPLY, b""))
     return LiveMessage(
         key=key,
         body=payload,
@@ -39,7 +42,7 @@ def read_published(
         correlation=found.correlation,
         reply=reply_key,
         expires_ms=found.expires_ms,
-        headers=found.headers,
+        headers=others,
     )
 
 

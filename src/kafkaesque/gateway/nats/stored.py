@@ -11,12 +11,12 @@ from typing import Final
 
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import PREFIX
+from kafkaesque.protocols.nats.headers import STORED_NATS, read_headers, write_headers
 from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
-from kafkaesque.protocols.nats.headers import read_headers, write_headers
+from kafkaesque.routing.live_message import REPLY
 
-#: Bytes of headers that could not be written again as they came.
-STORED_NATS: Final = "nats.headers"
-#: A reply subject that is no name for others.
+#: A reply subject that is no name for others; empty: the publisher has named none, whatever a
+#: header of the message says to others.
 STORED_REPLY: Final = PREFIX + "nats-reply"
 #: The subject that a message is shown with, where it goes to another one.
 SHOWN_SUBJECT: Final = PREFIX + "nats-subject"
@@ -37,7 +37,8 @@ def record_headers(raw: bytes) -> Headers:
             for name, value in found.pairs
             if _is_text(name)
         )
-    if raw_headers(pairs) == raw:
+    # Everybody's header for where answers go is a subject of its own to clients of NATS.
+    if raw_headers(pairs) == raw and all(name != REPLY for name, _ in pairs):
         return pairs
     return (*pairs, (STORED_NATS, raw))
 

@@ -28,6 +28,7 @@ from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timest
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import Sent
 from kafkaesque.protocols.stomp.frames import Headers
+from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
 #: The id that a publisher gives; `message-id` is the broker's.
 PUBLISHED_ID: Final = "amqp-message-id"
@@ -161,18 +162,22 @@ _READERS: Final[dict[str, _Reader]] = {
 
 
 def write_headers_of(
-    message: QueueMessage, queue: QueueState, message_id: str, now_ms: int
+    message: QueueMessage, queue: QueueState, message_id: str, now_ms: int, exchange: str
 ) -> Headers:
-    """Return the headers of a MESSAGE, but those that are its subscription's."""
+    """Return the headers of a MESSAGE, but those that are its subscription's.
+
+    `exchange` is the one that its subscription is to; the default exchange: it is to a queue.
+    """
     incoming = read_incoming(message, queue, now_ms)
     properties = _properties_of(incoming.properties)
-    is_published = stored_of(message.headers) is not None
-    # Others put messages into a queue, and their key is no name of STOMP's.
-    destination = (
-        write_destination(incoming.exchange, incoming.routing_key)
-        if is_published
-        else write_queue(queue.queue.name)
-    )
+    if stored_of(message.headers) is not None:
+        destination = write_destination(incoming.exchange, incoming.routing_key)
+    elif exchange != DEFAULT_EXCHANGE:
+        # MQTT and NATS have published it, and its key is the name.
+        destination = write_destination(exchange, incoming.routing_key)
+    else:
+        # Others put messages into a queue, and their key is no name of STOMP's.
+        destination = write_queue(queue.queue.name)
     headers = [("destination", destination), (MESSAGE_ID, message_id)]
     if incoming.is_redelivered:
         headers.append(("redelivered", "true"))

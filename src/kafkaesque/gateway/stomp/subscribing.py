@@ -228,6 +228,7 @@ class Subscribing:
             mode=event.ack_mode,
             prefetch=prefetch,
             need=need,
+            exchange=read_destination(event.destination).exchange,
         )
         link = self._link
 

@@ -35,6 +35,7 @@ class Subscription(Consumer):
 
     __slots__ = (
         "_ack_prefix",
+        "_exchange",
         "_owner",
         "_stomp",
         "_subscription_id",
@@ -57,8 +58,12 @@ class Subscription(Consumer):
         mode: AckMode,
         prefetch: int,
         need: Need | None,
+        exchange: str,
     ) -> None:
-        """`number` is the connection's for it, and `need` what its client has to be allowed."""
+        """`number` is the connection's for it, and `need` what its client has to be allowed.
+
+        `exchange` is what the client has subscribed to; the default exchange: to a queue.
+        """
         super().__init__(
             link,
             settlements,
@@ -74,6 +79,7 @@ class Subscription(Consumer):
         self.mode: Final = mode
         self.need: Final = need
         self._subscription_id: Final = escaped(subscription_id, link.codec.version)
+        self._exchange: Final = exchange
         self._ack_prefix: Final = f"{number}:"
         #: What the client has said nothing about, by message id, in the order of delivery.
         self.held: Final[dict[str, Delivery]] = {}
@@ -103,7 +109,7 @@ class Subscription(Consumer):
         """See `Consumer`."""
         version = self._stomp.codec.version
         message_id = message_id_of(delivery)
-        headers = write_headers_of(message, self.queue, message_id, now_ms)
+        headers = write_headers_of(message, self.queue, message_id, now_ms, self._exchange)
         variant = MessageVariant(version, headers, message.value or b"")
         if self.is_settled_when_sent:
             self._settlements.settle(delivery)
