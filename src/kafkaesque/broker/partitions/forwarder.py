@@ -233,10 +233,10 @@ class Forwarder:
         try:
             partition = self._partitions.find(where)
             partition.check_leader()
-            if partition.log.end_offset != request.end_offset:
-                raise LogEndMoved(
-                    f"{where} ends at {partition.log.end_offset}, not at {request.end_offset}"
-                )
+            # What others have appended in this turn is proposed, and not in the log below yet.
+            next_offset = partition.next_offset
+            if next_offset != request.end_offset:
+                raise LogEndMoved(f"{where} ends at {next_offset}, not at {request.end_offset}")
             # Nothing comes between: a batch without compression is checked and appended at once.
             check = partition.produce(
                 bytearray(request.records),
