@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.requests.commands import ProduceResult
+from kafkaesque.broker.requests.commands import FetchResult, ProduceResult
+from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import LogEndMoved, RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
+from kafkaesque.storage.log_state import LogState
 from tests.sim.scenario import TOPIC, Scenario
 
 WHERE = TopicPartition(TOPIC, 0)
@@ -67,3 +69,29 @@ def test_of_those_of_all_brokers_one_is_taken(seed: int) -> None:
         for name in names:
             run.append_at(name, run.end)
     assert run.wait_for(5 * len(names)) == (1, 5 * len(names) - 1)
+
+
+def test_what_is_committed_and_cannot_be_read_yet_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a cut a leader's files follow behind its log; what two others have is committed."""
+    run = Appenders(1)
+    log = run.scenario.partition(run.scenario.leader).log
+    ends = [run.end - 1]
+    in_files = LogState.written_end.fget
+    assert in_files is not None
+    monkeypatch.setattr(
+        LogState,
+        "written_end",
+        property(lambda self: ends[0] if self is log and ends else in_files(self)),
+    )
+    answers: list[FetchResult | RequestRefused] = []
+    reading = run.scenario.broker(run.scenario.leader).doors.reading
+    reading.fetch(WHERE, run.end - 1, 1_000_000, 5_000, answers.append)
+    run.scenario.loop.run_for(500)
+    assert not answers, "the leader has said that there is nothing"
+    ends.clear()
+    run.scenario.loop.run_until(lambda: bool(answers), 5_000)
+    (answer,) = answers
+    assert isinstance(answer, FetchResult)
+    assert scan_batches(memoryview(answer.records)).batches[-1].next_offset == run.end
