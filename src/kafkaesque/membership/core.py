@@ -345,7 +345,8 @@ class MembershipCore:
             return
         self._detector.is_stopped = True
         self._join_due_ms = _NEVER
-        self._leave_due_ms = self._now_ms + self._config.leave_ms
+        has_listeners = any(node != self._node for node in self._view.live())
+        self._leave_due_ms = self._now_ms + (self._config.leave_ms if has_listeners else 0)
         self._assert(self._own.leave())
         self._gossip()
 

@@ -132,6 +132,9 @@ def _find_other_ends(_: PartitionState, replicas: Replicas, __: Members) -> str 
 
 
 def _find_other_bytes(_: PartitionState, replicas: Replicas, __: Members) -> str | None:
+    keyless = [name for name, partition in replicas.items() if not partition.sealing.is_ready]
+    if keyless:
+        return f"{keyless} are still unwrapping its keys"
     if any(partition.config.is_compacted for partition in replicas.values()):
         tables = {name: read_table(partition) for name, partition in replicas.items()}
         first = next(iter(tables.values()))

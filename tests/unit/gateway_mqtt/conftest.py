@@ -1,4 +1,4 @@
-"""One simulated broker that all tests share; every test has names of its own."""
+"""A simulated broker for each test: it takes milliseconds, and nothing of another test is there."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import pytest
 from tests.unit.gateway_mqtt.kit import Ground
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture
 def ground() -> Ground:
     return Ground()

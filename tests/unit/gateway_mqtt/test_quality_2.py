@@ -14,7 +14,7 @@ from kafkaesque.routing.names import MQTT
 from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def three() -> Ground:
     return Ground(seed=6, brokers=3)
 

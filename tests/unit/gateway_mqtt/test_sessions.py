@@ -12,7 +12,7 @@ from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
 from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def three() -> Ground:
     return Ground(seed=3, brokers=3)
 

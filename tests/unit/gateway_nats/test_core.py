@@ -8,7 +8,7 @@ from kafkaesque.gateway.nats.connection import PENDING_BYTES_MAX
 from tests.unit.gateway_nats.kit import Ground
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def three() -> Ground:
     return Ground(seed=2, brokers=3)
 

@@ -17,7 +17,7 @@ from tests.unit.gateway_nats.kit import PATIENCE_MS, Ground, NatsClient
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def three() -> Ground:
     return Ground(seed=3, brokers=3)
 

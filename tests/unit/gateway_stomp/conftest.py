@@ -1,4 +1,4 @@
-"""One simulated broker that all tests share; every test has queues of its own."""
+"""A simulated broker for each test: it takes milliseconds, and nothing of another test is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.unit.gateway_stomp.kit import Ground, StompClient
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture
 def ground() -> Ground:
     return Ground()
 

@@ -26,7 +26,7 @@ from kafkaesque.routing.names import AMQP, MQTT, NameKey
 from tests.sim.live_scenario import LiveScenario, Receiver, message
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def ground() -> LiveScenario:
     return LiveScenario(brokers=1)
 

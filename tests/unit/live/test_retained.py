@@ -12,7 +12,7 @@ from kafkaesque.routing.names import MQTT, NameKey
 from tests.sim.live_scenario import LiveScenario, message
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def ground() -> LiveScenario:
     return LiveScenario(brokers=1)
 

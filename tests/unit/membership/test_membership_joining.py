@@ -163,6 +163,12 @@ def test_who_leaves_says_so_and_is_not_looked_for() -> None:
     agree(world)
 
 
+def test_who_is_alone_leaves_at_once() -> None:
+    world = settled(1)
+    world.tell(1, Leave())
+    world.loop.run_until(lambda: world.core(1).is_gone, 10)
+
+
 def test_two_processes_that_say_they_are_one_node_are_told_of() -> None:
     world = settled(1, 2, 3)
     seen = changes_of(world)

@@ -117,10 +117,11 @@ class AuditWriter:
     def close(self, on_done: Callable[[], None]) -> None:
         """Write what is left, and the chain's end; `on_done` is called soon, whatever comes of it.
 
-        What is told from then on is not written.
+        What is told from then on is not written; nor is anything if the topic is not there yet.
         """
         has_begun = self._chain.number > 0 or len(self._trail) > 0
-        if self._is_closed or not has_begun:
+        # A broker that stops does not wait for a topic of which nobody leads the partition yet.
+        if self._is_closed or not has_begun or AUDIT_TOPIC not in self._metadata.state.topics:
             self._is_closed = True
             on_done()
             return
