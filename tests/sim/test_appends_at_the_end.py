@@ -77,13 +77,9 @@ def test_what_is_committed_and_cannot_be_read_yet_is_not_passed_over(
     """After a cut a leader's files follow behind its log; what two others have is committed."""
     run = Appenders(1)
     log = run.scenario.partition(run.scenario.leader).log
-    ends = [run.end - 1]
-    in_files = LogState.written_end.fget
-    assert in_files is not None
+    ends = {log: run.end - 1}
     monkeypatch.setattr(
-        LogState,
-        "written_end",
-        property(lambda self: ends[0] if self is log and ends else in_files(self)),
+        LogState, "written_end", property(lambda each: ends.get(each, each.positions.end_offset))
     )
     answers: list[FetchResult | RequestRefused] = []
     reading = run.scenario.broker(run.scenario.leader).doors.reading
