@@ -51,16 +51,26 @@ BEFORE_LOGIN = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTI
 @pytest.fixture(scope="module")
 def required(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     """A broker that lets in those who log in, and nobody else; alice is known."""
+    cluster = _make_required(tmp_path_factory.mktemp("required"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def untouched(tmp_path: Path) -> Iterator[LiveCluster]:
+    """One like it, at which no other test has left strangers."""
+    cluster = _make_required(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def _make_required(directory: Path) -> LiveCluster:
     cluster = LiveCluster(
-        tmp_path_factory.mktemp("required"),
-        access=AccessMode.REQUIRED,
-        secrets=[SECRET],
-        super_users=[SUPER],
+        directory, access=AccessMode.REQUIRED, secrets=[SECRET], super_users=[SUPER]
     )
     add_user(cluster, "alice")
     add_user(cluster, "root")
-    yield cluster
-    cluster.close()
+    return cluster
 
 
 @pytest.fixture
@@ -160,21 +170,20 @@ def test_whoever_trickles_has_ten_seconds(
 
 
 def test_strangers_are_few_and_the_first_has_to_go(
-    required: LiveCluster, monkeypatch: pytest.MonkeyPatch
+    untouched: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "STRANGERS_MAX", 3)
-    insider = Client(required)
+    insider = Client(untouched)
     insider.log_in("alice")
-    found = required.nodes[1].chassis.logins
+    found = untouched.nodes[1].chassis.logins
     assert found is not None
-    required.wait(lambda: found.strangers == 0, "there are no strangers of other tests")
-    strangers = [Client(required) for _ in range(4)]
+    strangers = [Client(untouched) for _ in range(4)]
     assert strangers[0].is_closed()
     assert found.strangers == 3
     assert insider.ask(MetadataRequest(topics=[])).brokers
     for each in strangers:
         each.close()
-    required.wait(lambda: found.strangers == 0, "strangers that are gone are not counted")
+    untouched.wait(lambda: found.strangers == 0, "strangers that are gone are not counted")
 
 
 # -- right and wrong
