@@ -169,8 +169,9 @@ class Forwarder:
     ) -> None:
         """Return batches from the partition's leader, none if there are no more within `wait_ms`.
 
-        It is tried again while the leader is unknown, out of reach or has moved. The batches lie
-        before the last stable offset, and what of them was aborted is named beside them.
+        It is tried again while the leader is unknown, out of reach or has moved, or cannot read
+        what is committed yet. The batches lie before the last stable offset, and what of them was
+        aborted is named beside them; an answer without batches says that there are none.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
 
@@ -233,10 +234,10 @@ class Forwarder:
         try:
             partition = self._partitions.find(where)
             partition.check_leader()
-            if partition.log.end_offset != request.end_offset:
-                raise LogEndMoved(
-                    f"{where} ends at {partition.log.end_offset}, not at {request.end_offset}"
-                )
+            # What others have appended in this turn is proposed, and not in the log below yet.
+            next_offset = partition.next_offset
+            if next_offset != request.end_offset:
+                raise LogEndMoved(f"{where} ends at {next_offset}, not at {request.end_offset}")
             # Nothing comes between: a batch without compression is checked and appended at once.
             check = partition.produce(
                 bytearray(request.records),
@@ -339,6 +340,10 @@ class Forwarder:
                 on_done(ranges)
             elif isinstance(ranges, Exception):
                 on_done(StorageFailed(f"the log cannot be read: {ranges}"))
+            elif not ranges and offset < end and partition.log.written_end < end:
+                # After a cut the files follow later. To answer that there is nothing would be to
+                # tell readers that they know all that is committed.
+                on_done(LeaderNotAvailable(f"{partition.name} cannot be read up to {end} yet"))
             else:
                 read_ranges(self._disk, ranges, on_read)
 

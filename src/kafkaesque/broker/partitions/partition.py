@@ -146,6 +146,11 @@ class Partition:
         return self._replica().log
 
     @property
+    def next_offset(self) -> Offset:
+        """The offset that the next appended record gets; what this turn has appended counts."""
+        return self._replica().next_offset
+
+    @property
     def log_start_offset(self) -> Offset:
         """The first offset that can still be read."""
         return self._replica().log.start_offset
@@ -475,7 +480,7 @@ class Partition:
 
     def is_after_end(self, offset: Offset) -> bool:
         """Whether this replica leads and has not come to an offset; see `confirm_refusal`."""
-        return self.is_leader and offset > self._replica().next_offset
+        return self.is_leader and offset > self.next_offset
 
     def confirm_refusal(
         self, refusal: OffsetOutOfRange, on_done: Callable[[RequestRefused], None]
@@ -653,16 +658,11 @@ class Partition:
 
     def _answer_committed(self, high_watermark: Offset) -> None:
         """Answer with what the in-sync set says now, as Kafka does."""
-        enough = len(self._replica().in_sync()) >= self._min_insync
-        if enough:
-            answer_until(self._waiting_commit, high_watermark)
-            return
-        while self._waiting_commit and self._waiting_commit[0].next_offset <= high_watermark:
-            self._waiting_commit.popleft().on_done(
-                NotEnoughReplicasAfterAppend(
-                    "written, but to fewer replicas than min.insync.replicas"
-                )
-            )
+        refusal = None
+        if len(self._replica().in_sync()) < self._min_insync:
+            what = "written, but to fewer replicas than min.insync.replicas"
+            refusal = NotEnoughReplicasAfterAppend(what)
+        answer_until(self._waiting_commit, high_watermark, refusal)
 
     def on_failed(self, error: Exception) -> None:
         """See `ReplicaListener`."""

@@ -153,8 +153,9 @@ class TopicReader:
         if headers and self._position < result.last_stable_offset:
             self._clock.call_soon(self._read)
             return
-        # Compaction may have removed what stood at the end.
-        self._position = self.end_offset = result.last_stable_offset
+        # Compaction may have removed what stood at the end. A leader that is new may not know yet
+        # what is committed: what was read stays read.
+        self._position = self.end_offset = max(self._position, result.last_stable_offset)
         self._end_round()
 
     def _end_round(self, trouble: str = "") -> None:

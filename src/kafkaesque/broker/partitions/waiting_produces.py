@@ -47,11 +47,13 @@ def expire(waiting: deque[WaitingProduce], now_ms: int) -> None:
         item.on_done(RequestTimedOut("not acknowledged within the request's timeout"))
 
 
-def answer_until(waiting: deque[WaitingProduce], mark: Offset) -> None:
-    """Answer all that a mark has reached."""
+def answer_until(
+    waiting: deque[WaitingProduce], mark: Offset, refusal: RequestRefused | None = None
+) -> None:
+    """Answer all that a mark has reached, with a refusal if there is one."""
     while waiting and waiting[0].next_offset <= mark:
         item = waiting.popleft()
-        item.on_done(item.result)
+        item.on_done(refusal or item.result)
 
 
 def refuse_all(
