@@ -90,7 +90,8 @@ def test_permissions_are_given_shown_changed_and_taken(cluster: AdminCluster) ->
     assert ("b", "orders") in queues(cluster, "anna")
     assert len(ask(cluster, "GET", "/users/anna/permissions").json) == 2
     everybody = ask(cluster, "GET", "/vhosts/b/permissions").json
-    assert [each["user"] for each in everybody] == ["anna"]
+    # Other tests give to other users.
+    assert "anna" in [each["user"] for each in everybody]
     # What is put replaces what was there, in this virtual host.
     assert grant(cluster, "%2F", "anna", read="^bills$") == 204
     assert queues(cluster, "anna") == [("/", "bills"), ("b", "orders")]
