@@ -10,6 +10,7 @@ from kafkaesque.broker.live.retained_log import RetainedLog
 from kafkaesque.broker.metadata.topic_names import RETAINED_TOPIC
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut
 from kafkaesque.model.records import Record
+from kafkaesque.routing.names import MQTT
 from kafkaesque.sim.options import SimOptions
 from tests.sim.live_scenario import LiveScenario, message
 from tests.sim.queue_scenario import TIMEOUT_MS
@@ -153,3 +154,43 @@ def test_a_clearing_that_is_overlooked_is_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(RetainedLog, "_apply", overlook)
     with pytest.raises(AssertionError):
         _run(1, compacts=False)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("publisher", [0, 1])
+def test_who_subscribes_meanwhile_is_given_it_or_finds_it(seed: int, publisher: int) -> None:
+    """A message is published before it is committed: nobody falls between the two."""
+    scenario = LiveScenario(seed)
+    here, there = scenario.running()[0], scenario.running()[publisher]
+    scenario.retain(message("first", b"x"))
+    ways = set()
+    for number in range(60):
+        topic = f"t/{number}"
+        wanted = message(topic, b"%d" % number)
+        outcomes: list[RequestRefused | None] = []
+        scenario.live(there).retain(wanted, outcomes.append)
+        scenario.live(there).publish(wanted)
+        scenario.loop.run_for(number % 20 / 2)
+        receiver = scenario.subscribe(topic, broker=here)
+        was_open = not outcomes
+        found = scenario.retained(topic, here)
+        scenario.loop.run_until(lambda: outcomes != [], TIMEOUT_MS)  # noqa: B023
+        assert [each.body for each in found] or receiver.bodies, (number, was_open)
+        ways.add(bool(found))
+        receiver.end()
+    assert True in ways
+
+
+def test_a_topic_without_a_leader_holds_up_no_subscriber() -> None:
+    scenario = LiveScenario(1)
+    scenario.retain(message("first", b"x"))
+    here, *others = scenario.running()
+    for each in others:
+        scenario.kill(each)
+    scenario.live(here).retain(message("second", b"y"), lambda _: None)
+    begun_ms = scenario.env.clock.now_ms()
+    pages: list[object] = []
+    scenario.live(here).retained(MQTT.read_filter("#"), pages.append)
+    scenario.loop.run_until(lambda: pages != [], 60_000)
+    assert isinstance(pages[0], RequestRefused)
+    assert scenario.env.clock.now_ms() - begun_ms < 30_000

@@ -68,6 +68,7 @@ def _hub() -> tuple[LiveHub, _Turns]:
         peers=turns,  # type: ignore[arg-type]
         caller=turns,  # type: ignore[arg-type]
         timings=PeerTimings(),
+        when_settled=lambda on_settled: on_settled(),
     )
     return hub, turns
 

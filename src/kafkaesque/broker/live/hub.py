@@ -5,6 +5,9 @@ broker that wants it: one of each group's members is chosen, here if there is on
 not known what a broker wants now (`interest_exchange`), nothing is decided for it: the message
 waits, in order, until that is known. So what is published after a subscription was confirmed
 reaches it.
+
+A broker confirms another one's interest when what it has published before, and is to be retained,
+is committed: so a new subscriber finds each retained message, or is given it.
 """
 
 from collections import deque
@@ -26,6 +29,7 @@ from kafkaesque.broker.requests.live_requests import (
     AskInterest,
     DeliverLive,
     Delivery,
+    InterestKnown,
     TellInterest,
     pack_message,
     pack_text,
@@ -89,14 +93,23 @@ class LiveHub:
         "_undecided",
         "_undecided_bytes",
         "_unknown",
+        "_when_settled",
         "dropped_here",
         "published",
     )
 
     def __init__(
-        self, *, clock: Clock, peers: PeerNetwork, caller: RemoteCaller, timings: PeerTimings
+        self,
+        *,
+        clock: Clock,
+        peers: PeerNetwork,
+        caller: RemoteCaller,
+        timings: PeerTimings,
+        when_settled: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`when_settled` calls when all that waits here to be retained now has its outcome."""
         self._clock: Final = clock
+        self._when_settled: Final = when_settled
         self._peers: Final = peers
         self._subscribers: Final = LiveSubscribers()
         self._fan_out: Final = FanOut(clock)
@@ -340,14 +353,17 @@ class LiveHub:
 
     def register(self, desk: RequestDesk) -> None:
         """Have the requests of other brokers served."""
-        desk.register(TellInterest, lambda node, request, done: done(self._on_told(node, request)))
+        desk.register(TellInterest, self._on_told)
         desk.register(AskInterest, lambda node, _, done: done(self._interest.serve_ask(node)))
         desk.register(DeliverLive, lambda node, request, done: done(self._on_live(node, request)))
 
-    def _on_told(self, node: NodeId, request: TellInterest) -> object:
+    def _on_told(
+        self, node: NodeId, request: TellInterest, on_done: Callable[[InterestKnown], None]
+    ) -> None:
         # What waits was published before: it is decided when it is looked next, and not before.
         self.look_again()
-        return self._interest.serve_tell(node, request)
+        known = self._interest.serve_tell(node, request)
+        self._when_settled(lambda: on_done(known))
 
     def _on_live(self, node: NodeId, request: DeliverLive) -> Done:
         for each in self._lanes.news_in(node, request):

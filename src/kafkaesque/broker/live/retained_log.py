@@ -9,6 +9,10 @@ decides between brokers.
 A broker that is asked for retained messages reads the topic up to its end, and answers from all
 that it has read: so what was retained before the question is in the answer. A broker that has not
 read for long may have missed what compaction has deleted since; it reads all anew.
+
+A message that is to be retained is published to those who want it now before it is committed here.
+Who subscribes in between would get it in neither way. So a question waits until what waits here is
+settled, and so does the confirmation that other brokers' interest is known (`live/hub.py`).
 """
 
 from collections import deque
@@ -21,7 +25,7 @@ from kafkaesque.broker.metadata.topic_names import RETAINED_TOPIC
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.topic_reader import TopicReader
 from kafkaesque.broker.requests.commands import ProduceResult
-from kafkaesque.env.clock import Clock
+from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import (
     LeaderNotAvailable,
@@ -49,6 +53,8 @@ BATCH_MAX: Final = 512
 WAITING_MAX: Final = 100_000
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 APPEND_MS_MAX: Final = 30_000
+#: So long others wait for what waits to be appended: subscribers do without a topic's leader.
+SETTLE_MS_MAX: Final = 1_500
 #: Of one page of an answer.
 PAGE_MAX: Final = 256
 #: So long it is certain that what was deleted can still be read to be so.
@@ -81,10 +87,20 @@ class _Item(NamedTuple):
     on_done: OnRetained
 
 
+class _Waiter(NamedTuple):
+    """Somebody who waits until messages are settled."""
+
+    #: The last one of them, counted since the start.
+    number: int
+    timer: Timer
+    on_settled: Callable[[], None]
+
+
 class RetainedLog:
     """See the module."""
 
     __slots__ = (
+        "_accepted",
         "_bytes",
         "_clock",
         "_is_appending",
@@ -92,7 +108,9 @@ class RetainedLog:
         "_names",
         "_read_ms",
         "_reader",
+        "_settled",
         "_topic",
+        "_waiters",
         "_waiting",
     )
 
@@ -133,6 +151,11 @@ class RetainedLog:
         self._waiting: Final[deque[_Item]] = deque()
         self._bytes = 0
         self._is_appending = False
+        #: Messages that were taken and that have their outcome, since the start.
+        self._accepted = 0
+        self._settled = 0
+        #: By number; outcomes come in the order of the messages.
+        self._waiters: Final[deque[_Waiter]] = deque()
 
     def __len__(self) -> int:
         """How many names have a retained message, as far as this broker has read."""
@@ -152,6 +175,7 @@ class RetainedLog:
         else:
             self._waiting.append(_Item(self._record(message), size, on_done))
             self._bytes += size
+            self._accepted += 1
             if not self._is_appending:
                 self._is_appending = True
                 # More of the same turn may follow.
@@ -208,6 +232,26 @@ class RetainedLog:
         for each in items:
             self._bytes -= each.size
             each.on_done(refusal)
+        self._settled += len(items)
+        while self._waiters and self._waiters[0].number <= self._settled:
+            self._end_first()
+
+    def when_settled(self, on_settled: Callable[[], None]) -> None:
+        """Call when all messages that wait here now are committed or refused, maybe at once.
+
+        After `SETTLE_MS_MAX` it is called all the same.
+        """
+        if self._settled == self._accepted:
+            on_settled()
+            return
+        # All waiters wait for the same time: the one whose time is over is the first one.
+        timer = self._clock.call_later(SETTLE_MS_MAX, self._end_first)
+        self._waiters.append(_Waiter(self._accepted, timer, on_settled))
+
+    def _end_first(self) -> None:
+        waiter = self._waiters.popleft()
+        waiter.timer.cancel()
+        waiter.on_settled()
 
     # -- what is found
 
@@ -228,7 +272,7 @@ class RetainedLog:
                 trouble = self._reader.trouble
                 on_found(LeaderNotAvailable(f"{RETAINED_TOPIC} cannot be read: {trouble}"))
 
-        self._reader.catch_up(on_read)
+        self.when_settled(lambda: self._reader.catch_up(on_read))
 
     def _page(self, name_filter: NameFilter, after: NameKey | None) -> RetainedPage:
         page = self._names.page(name_filter, after, PAGE_MAX)
