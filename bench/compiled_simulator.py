@@ -84,10 +84,6 @@ NOT_NATIVE = {
 REPLACED = {
     # mypyc looks for the names of types among a module's own.
     "    payload: memoryview\n": '    payload: "memoryview"\n',
-    # mypyc breaks off at a tuple that is unpacked where something is looked for.
-    "in (token_owner(token), token.requester, *token.renewers)": (
-        "in {token_owner(token), token.requester}.union(token.renewers)"
-    ),
     # C has no such letters.
     r'"\ud800" <= each <= "\udfff"': "0xD800 <= ord(each) <= 0xDFFF",
 }
@@ -218,6 +214,28 @@ def with_declared_errors(text: str) -> str:
     return "".join(lines)
 
 
+def with_found_in_lists(text: str) -> str:
+    """Return a module that looks for nothing in `(*these, that)`, where mypyc breaks off."""
+    lines = text.splitlines(keepends=True)
+    found = [
+        each
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Compare)
+        for each in node.comparators
+        if isinstance(each, ast.Tuple) and any(isinstance(part, ast.Starred) for part in each.elts)
+    ]
+    # From behind: what is inserted moves what follows. Offsets count bytes.
+    for each in sorted(found, key=lambda each: (each.lineno, each.col_offset), reverse=True):
+        at, end = each.lineno - 1, (each.end_lineno or 0) - 1
+        for line, offset, word in (
+            (end, each.end_col_offset or 0, ")"),
+            (at, each.col_offset, "tuple("),
+        ):
+            data = lines[line].encode()
+            lines[line] = (data[:offset] + word.encode() + data[offset:]).decode()
+    return "".join(lines)
+
+
 def split_structs(path: Path, module: str) -> None:
     """Move a module's classes of msgspec to one of their own beside it."""
     text = path.read_text("utf-8")
@@ -266,6 +284,7 @@ def prepare(directory: Path) -> None:
     for name in names:
         path = package / name
         text = with_declared_errors(without_slots(path.read_text("utf-8")))
+        text = with_found_in_lists(text)
         if name in NOT_NATIVE:
             text = make_ordinary(text, NOT_NATIVE[name])
         for old, new in REPLACED.items():

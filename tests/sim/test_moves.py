@@ -56,7 +56,7 @@ def _explain(report: SimReport) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(5_000, 5_012, 4))
+@pytest.mark.parametrize("first", some_of(range(5_000, 5_012, 4)))
 def test_nothing_acknowledged_is_lost_while_replicas_move(first: int) -> None:
     moves = 0
     for seed in some_of(range(first, first + 4)):
@@ -168,7 +168,7 @@ def test_all_are_told_who_is_in_sync_after_a_move_in_a_quiet_cluster(scenario: S
     scenario.loop.run_until(lambda: told() == {tuple(sorted(target))}, 5_000)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some_of(range(4)))
 def test_a_move_goes_on_without_the_leader_and_the_controller(seed: int) -> None:
     scenario = Scenario(seed, SimOptions(brokers=6))
     move(scenario, [1, 2, 3])
@@ -444,7 +444,7 @@ def moving_pair(seed: int) -> tuple[Scenario, tuple[int, ...], tuple[int, ...]]:
     return scenario, origin, target
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", some_of(range(6)))
 def test_a_pair_that_loses_one_for_good_while_it_moves_goes_on_and_arrives(seed: int) -> None:
     scenario, origin, target = moving_pair(seed)
     assert placed(scenario) is None, "it moves"
@@ -562,7 +562,7 @@ def test_the_late_word_of_a_leader_of_before_deletes_no_copy_of_a_formation(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(7_100, 7_106, 3))
+@pytest.mark.parametrize("first", some_of(range(7_100, 7_106, 3)))
 def test_nothing_acknowledged_is_lost_where_majorities_are_while_replicas_move(first: int) -> None:
     for seed in some_of(range(first, first + 3)):
         options = losing_majorities(seed, ((4, 2), (5, 4), (5, 2))[seed % 3], ("moves",))

@@ -33,7 +33,7 @@ TRANSACTIONS = ("transactions",)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(0, 20, 5))
+@pytest.mark.parametrize("first", some_of(range(0, 20, 5)))
 def test_transactions_are_whole_under_any_survivable_fault(first: int) -> None:
     committed = 0
     for seed in some_of(range(first, first + 5)):

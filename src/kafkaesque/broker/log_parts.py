@@ -151,20 +151,7 @@ class LogParts(LinkParts):
         )
         self._make_queues()
         self.transaction_runner = self._make_transaction_runner()
-        self.retained = RetainedLog(
-            clock=self.env.clock,
-            metadata=self.metadata,
-            controller=self.controller_client,
-            log=self.forwarder,
-            options=self.options,
-        )
-        self.live_hub = LiveHub(
-            clock=self.env.clock,
-            peers=self.peers,
-            caller=self.caller,
-            timings=self.config.timings,
-            when_settled=self.retained.when_settled,
-        )
+        self._make_live()
         #: All kinds of tables that live in partitions of a topic of their own.
         self.tables = (
             RegisteredTables(
@@ -178,6 +165,22 @@ class LogParts(LinkParts):
                     self.transaction_runner.register,
                 ),
             ),
+        )
+
+    def _make_live(self) -> None:
+        self.retained = RetainedLog(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            log=self.forwarder,
+            options=self.options,
+        )
+        self.live_hub = LiveHub(
+            clock=self.env.clock,
+            peers=self.peers,
+            caller=self.caller,
+            timings=self.config.timings,
+            when_settled=self.retained.when_settled,
         )
 
     def _make_transaction_runner(self) -> TransactionRunner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkaesque.admin.rabbitmq.errors import ApiRefused
@@ -60,6 +60,7 @@ def test_what_rules_cannot_say_is_refused(pattern: str) -> None:
         read_pattern(pattern)
 
 
+@example([Term("\\", False), Term("|", False)], "")
 @given(TERMS, st.text("ab.-*$|(\\", max_size=6))
 def test_what_is_written_means_the_same(terms: list[Term], name: str) -> None:
     pattern = write_pattern(terms)

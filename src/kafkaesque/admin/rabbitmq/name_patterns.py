@@ -18,7 +18,6 @@ LENGTH_MAX: Final = 10_000
 TERMS_MAX: Final = 100
 #: A group of all, with what is behind it: escaped letters count for nothing.
 _GROUP: Final = re.compile(r"\^\((?:\?:)?((?:[^()\\]|\\.)*)\)(\$|\.\*\$?)?", re.DOTALL)
-_ALTERNATIVE: Final = re.compile(r"((?:[^|\\]|\\.)*)(?:\||$)", re.DOTALL)
 _SPECIAL: Final = frozenset("^$.*+?()[]{}|")
 
 
@@ -58,16 +57,15 @@ def read_pattern(pattern: str) -> list[Term]:
 
 def _alternatives(text: str) -> list[str]:
     """Return what stands between bars that are not escaped."""
-    parts: list[str] = []
-    at = 0
-    while True:
-        found = _ALTERNATIVE.match(text, at)
-        if found is None:
-            return [*parts, text[at:]]
-        parts.append(found[1])
-        at = found.end()
-        if at == len(text):
-            return [*parts, ""] if text.endswith("|") and found[0].endswith("|") else parts
+    parts = [""]
+    escaped = False
+    for letter in text:
+        if letter == "|" and not escaped:
+            parts.append("")
+        else:
+            parts[-1] += letter
+        escaped = not escaped and letter == "\\"
+    return parts
 
 
 def _read_term(part: str, pattern: str) -> Term:
