@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.requests.commands import CreateTopic
+from kafkaesque.gateway.nats.jetstream.records import REMOVAL
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
@@ -252,6 +254,40 @@ def test_a_topic_that_is_there_becomes_a_stream_and_stays(three: Ground) -> None
     assert api.ask("STREAM.MSG.GET.adopted", seq=2)["message"]["subject"] == "adopted"
     assert api.ask("STREAM.DELETE.adopted")["success"] is True
     assert "adopted" in doors.cluster.state.topics
+
+
+@pytest.mark.parametrize("name", ["nats.removal", REMOVAL])
+def test_no_header_of_a_publisher_removes_anything(three: Ground, name: str) -> None:
+    api = Api(three)
+    stream = new_stream(api)
+    api.publish(f"{stream}.a", b"1")
+    forged = b'{"before": 1, "sequences": [1]}'
+    assert api.publish(f"{stream}.b", forged, f"{name}: x")["seq"] == 2
+    assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 2
+    assert api.ask(f"STREAM.MSG.GET.{stream}", seq=2)["message"]["subject"] == f"{stream}.b"
+
+
+def test_nothing_is_rolled_up_that_the_stream_has_not_let(three: Ground) -> None:
+    api = Api(three)
+    stream = new_stream(api, allow_rollup_hdrs=True)
+    for number in range(2):
+        api.publish(f"{stream}.a", b"%d" % number)
+    doors, done = three.cluster.brokers["b1"].doors, list[object]()
+    record = Record(0, 1, f"{stream}.a".encode(), b"by Kafka", (("Nats-Rollup", b"sub"),))
+    doors.publishing.publish(
+        TopicPartition(stream, 0),
+        bytes(encode_batch([record])),
+        acks=-1,
+        timeout_ms=10_000,
+        on_done=done.append,
+        is_wanted=lambda: True,
+    )
+    three.loop.run_until(lambda: len(done) == 1, PATIENCE_MS)
+    assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 3
+    assert api.publish(f"{stream}.a", b"all", "Nats-Rollup: sub")["seq"] == 4
+    assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 1
+    shown = api.ask(f"STREAM.MSG.GET.{stream}", seq=4)["message"]
+    assert "Nats-Rollup: sub" in base64.b64decode(shown["hdrs"]).decode()
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])

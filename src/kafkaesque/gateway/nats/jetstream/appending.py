@@ -70,8 +70,9 @@ class StoreMessage:
                 sequence = before
                 return lambda: self._on_stored((sequence, True))
             self._check(view)
+        number, rollup = len(batch.records), self._demands.rollup
         batch.records.append(
-            message_record(len(batch.records), now_ms, self._subject, self._headers, self._payload)
+            message_record(number, now_ms, self._subject, self._headers, self._payload, rollup)
         )
         batch.subjects.add(self._subject)
         if self._demands.message_id:

@@ -8,19 +8,25 @@ import msgspec
 
 from kafkaesque.gateway.nats.jetstream.view import Arrived, Removal
 from kafkaesque.gateway.nats.stored import raw_headers, record_headers
+from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.nats.headers import read_headers
 from kafkaesque.protocols.nats.subjects import is_literal
 from kafkaesque.routing.names import NATS
 
-#: Marks a record that removes messages; its value says which, as JSON.
-REMOVAL: Final = "nats.removal"
+#: Marks a record that removes messages; its value says which, as JSON. What clients of this and of
+#: other protocols publish has no header of that prefix.
+REMOVAL: Final = PREFIX + "nats-removal"
+#: What a message takes the place of: "sub" or "all". The broker that has let it says so; what the
+#: publisher says in `ROLLUP` is only shown.
+ROLLED_UP: Final = PREFIX + "nats-rollup"
 MESSAGE_ID: Final = "Nats-Msg-Id"
 ROLLUP: Final = "Nats-Rollup"
 EXPECTED_STREAM: Final = "Nats-Expected-Stream"
 EXPECTED_LAST: Final = "Nats-Expected-Last-Sequence"
 EXPECTED_LAST_OF_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_LAST_ID: Final = "Nats-Expected-Last-Msg-Id"
+_REMOVAL_KEY: Final = b" nats.removal "
 _DIGITS_MAX: Final = 19
 #: Of four bytes each, they are within the bound of names.
 _SUBJECT_CHARACTERS_MAX: Final = 1_024
@@ -85,23 +91,28 @@ def _number(text: str | None) -> int | None:
 
 
 def message_record(
-    number: int, now_ms: int, subject: str, headers: bytes, payload: bytes
+    number: int, now_ms: int, subject: str, headers: bytes, payload: bytes, rollup: str = ""
 ) -> Record:
     """Return the record of a message, the nth of its batch."""
     key = subject.encode("utf-8", "surrogateescape")
-    return Record(number, now_ms, key, payload, record_headers(headers))
+    stored = record_headers(headers)
+    if rollup:
+        stored = (*stored, (ROLLED_UP, rollup.encode()))
+    return Record(number, now_ms, key, payload, stored)
 
 
 def removal_record(number: int, now_ms: int, removal: Removal) -> Record:
     """Return the record that removes messages, the nth of its batch."""
     body = _RemovalBody(removal.sequences, removal.before, removal.subject, removal.keep)
     # Its key is no subject, and each has another one: compaction leaves them.
-    key = b" %s %d" % (REMOVAL.encode(), now_ms)
+    key = b"%s%d" % (_REMOVAL_KEY, now_ms)
     return Record(number, now_ms, key, msgspec.json.encode(body), ((REMOVAL, b""),))
 
 
 def read_removal(record: Record) -> Removal | None:
     """Return what a record removes; None: it is a message."""
+    if not (record.key or b"").startswith(_REMOVAL_KEY):
+        return None
     if not any(name == REMOVAL for name, _ in record.headers):
         return None
     try:
@@ -147,8 +158,8 @@ def read_arrived(record: Record, stream: str) -> Arrived:
         size += len(name) + len(value or b"")
         if name == "message-id":
             message_id = (value or b"").decode("utf-8", "surrogateescape")
-        elif name == ROLLUP:
-            rollup = (value or b"").decode("utf-8", "replace").lower()
+        elif name == ROLLED_UP:
+            rollup = (value or b"").decode("utf-8", "replace")
     subject = subject_of(record, stream)
     size += len(subject)
     return Arrived(record.offset + 1, subject, size, record.timestamp_ms, message_id, rollup)
