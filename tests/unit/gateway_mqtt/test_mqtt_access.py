@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -11,6 +12,9 @@ import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.rules import Effect
+from kafkaesque.access.scram_client import ScramClient
+from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
+from kafkaesque.access.secret import Secret
 from kafkaesque.broker.listeners import MQTT, AccessMode, default_listener
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.mqtt.gateway import MqttGateway
@@ -219,3 +223,110 @@ def test_a_log_in_that_takes_many_bytes_is_refused(secured: Secured) -> None:
     client = Client(secured, AccessMode.REQUIRED, Version.V5)
     client.send(p.Connect(client_id=new_name(), password=bytes(60_000), user_name="x" * 60_000))
     assert client.next() is None
+
+
+# -- enhanced authentication
+
+
+def begin(
+    secured: Secured, method: str, data: bytes | None, mode: AccessMode = AccessMode.REQUIRED
+) -> Client:
+    client = Client(secured, mode, Version.V5)
+    client.send(
+        p.Connect(
+            version=Version.V5,
+            client_id=new_name(),
+            properties=Properties(authentication_method=method, authentication_data=data),
+        )
+    )
+    return client
+
+
+def answer(client: Client, method: str, data: bytes, reason: R = R.CONTINUE_AUTHENTICATION) -> None:
+    said = Properties(authentication_method=method, authentication_data=data)
+    client.send(p.Auth(reason=reason, properties=said))
+
+
+def challenge(client: Client, method: str) -> bytes:
+    asked = client.expect(p.Auth)
+    assert (asked.reason, asked.properties.authentication_method) == (
+        R.CONTINUE_AUTHENTICATION,
+        method,
+    )
+    return asked.properties.authentication_data or b""
+
+
+def scram_client(method: str, user: str = "other", password: str = PASSWORD) -> ScramClient:
+    return ScramClient(SCRAM_MECHANISMS[method], user, Secret.of(password), os.urandom(18))
+
+
+@pytest.mark.parametrize("has_data", [True, False])
+def test_scram_in_connect_and_once_more(secured: Secured, has_data: bool) -> None:
+    method, topic = "SCRAM-SHA-256", new_name("house")
+    scram = scram_client(method)
+    client = begin(secured, method, scram.first() if has_data else None)
+    if not has_data:
+        assert challenge(client, method) == b""
+        answer(client, method, scram.first())
+    answer(client, method, scram.final(challenge(client, method)))
+    let_in = client.expect(p.Connack)
+    assert (let_in.reason, let_in.properties.authentication_method) == (R.SUCCESS, method)
+    scram.verify(let_in.properties.authentication_data or b"")
+    assert publish(client, topic) is R.NOT_AUTHORIZED
+    allow(secured.live, "other", Operation.WRITE, ResourceType.TOPIC, topic)
+    assert publish(client, topic) is R.NO_MATCHING_SUBSCRIBERS
+
+    again = scram_client(method)
+    answer(client, method, again.first(), R.REAUTHENTICATE)
+    asked = challenge(client, method)
+    # Meanwhile the client may go on.
+    assert publish(client, topic) is R.NO_MATCHING_SUBSCRIBERS
+    answer(client, method, again.final(asked))
+    renewed = client.expect(p.Auth)
+    assert renewed.reason is R.SUCCESS
+    again.verify(renewed.properties.authentication_data or b"")
+    assert publish(client, topic) is R.NO_MATCHING_SUBSCRIBERS
+
+
+def test_nobody_becomes_somebody_else(secured: Secured) -> None:
+    method = "SCRAM-SHA-256"
+    scram = scram_client(method)
+    client = begin(secured, method, scram.first())
+    answer(client, method, scram.final(challenge(client, method)))
+    client.expect(p.Connack)
+    other = scram_client(method, "root")
+    answer(client, method, other.first(), R.REAUTHENTICATE)
+    answer(client, method, other.final(challenge(client, method)))
+    assert client.expect(p.Disconnect).reason is R.NOT_AUTHORIZED
+    assert client.next() is None
+
+
+def test_who_is_not_let_in_by_steps(secured: Secured) -> None:
+    method = "SCRAM-SHA-256"
+    scram = scram_client(method, "other", "wrong")
+    client = begin(secured, method, scram.first())
+    answer(client, method, scram.final(challenge(client, method)))
+    assert client.expect(p.Connack).reason is R.NOT_AUTHORIZED
+    assert client.next() is None
+    malformed = begin(secured, method, b"\0\xff")
+    assert malformed.expect(p.Connack).reason is R.NOT_AUTHORIZED
+    # Before the log-in is done nothing else is taken.
+    hasty = begin(secured, method, scram_client(method).first())
+    challenge(hasty, method)
+    hasty.send(p.Publish(topic="house", payload=b"x"))
+    assert hasty.expect(p.Connack).reason is R.PROTOCOL_ERROR
+    another = begin(secured, method, scram_client(method).first())
+    challenge(another, method)
+    answer(another, "SCRAM-SHA-512", b"")
+    assert another.expect(p.Connack).reason is R.PROTOCOL_ERROR
+
+
+def test_methods_that_there_are_not(secured: Secured) -> None:
+    for method, mode in (("GS2-KRB5", AccessMode.REQUIRED), ("SCRAM-SHA-256", AccessMode.OPEN)):
+        refused = begin(secured, method, b"", mode).expect(p.Connack)
+        assert refused.reason is R.BAD_AUTHENTICATION_METHOD
+
+
+def test_a_password_in_one_step(secured: Secured) -> None:
+    client = begin(secured, "PLAIN", f"\0other\0{PASSWORD}".encode())
+    assert client.expect(p.Connack).reason is R.SUCCESS

@@ -160,7 +160,7 @@ class MqttConnection(MqttLink):
             case Disconnect():
                 self._on_disconnect(event)
             case Auth():
-                self.fail(MqttError(_R.BAD_AUTHENTICATION_METHOD, "nobody was asked for AUTH"))
+                self._opening.take_auth(event)
             case ConnectionFailed():
                 self.fail(event.error)
             case _:

@@ -25,10 +25,7 @@ def log_in(link: MqttLink, connect: Connect, then: Callable[[MqttError | None], 
 
     Where nobody has to log in, whatever a client says is taken.
     """
-    if connect.properties.authentication_method is not None:
-        what = "the authentication method is not known here: use user name and password"
-        then(MqttError(ReasonCode.BAD_AUTHENTICATION_METHOD, what))
-    elif not link.is_guarded or (link.login is not None and not link.needs_login):
+    if not link.is_guarded or (link.login is not None and not link.needs_login):
         then(None)
     elif connect.user_name is None and connect.password is None:
         _take_stranger(link, then)

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from kafkaesque.gateway.mqtt.authorization import may_publish
+from kafkaesque.gateway.mqtt.enhanced_log_in import EnhancedLogIn, said
 from kafkaesque.gateway.mqtt.feed import FeedOwner
 from kafkaesque.gateway.mqtt.log_in import log_in
 from kafkaesque.gateway.mqtt.ports import MqttLink
@@ -18,7 +19,7 @@ from kafkaesque.gateway.mqtt.sessions import (
 )
 from kafkaesque.gateway.mqtt.sys_topics import is_of_sys
 from kafkaesque.protocols.mqtt.errors import MqttError
-from kafkaesque.protocols.mqtt.packets import Connack, Connect
+from kafkaesque.protocols.mqtt.packets import Auth, Connack, Connect
 from kafkaesque.protocols.mqtt.properties import NO_PROPERTIES, Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
 from kafkaesque.routing.errors import BadName
@@ -31,13 +32,17 @@ _ID_BYTES: Final = 12
 
 
 class Opening:
-    """One connection's way from CONNECT to CONNACK."""
+    """One connection's way from CONNECT to CONNACK, and its log-ins."""
 
-    __slots__ = ("_link", "_owner", "expiry_s")
+    __slots__ = ("_enhanced", "_last_message", "_link", "_owner", "expiry_s")
 
     def __init__(self, link: MqttLink, owner: FeedOwner) -> None:
         self._link: Final = link
         self._owner: Final = owner
+        #: The log-in that AUTH belongs to.
+        self._enhanced: EnhancedLogIn | None = None
+        #: What CONNACK says for the mechanism.
+        self._last_message = b""
         #: For how long the session is kept when the connection is gone.
         self.expiry_s = 0
 
@@ -51,7 +56,38 @@ class Opening:
             elif link.connection is not None:
                 self._check_will(connect)
 
-        log_in(self._link, connect, on_known)
+        method = connect.properties.authentication_method
+        if method is None:
+            log_in(self._link, connect, on_known)
+            return
+
+        def on_end(found: bytes | MqttError) -> None:
+            self._enhanced = None
+            if isinstance(found, bytes):
+                self._last_message = found
+            on_known(found if isinstance(found, MqttError) else None)
+
+        self._enhanced = EnhancedLogIn(self._link, method, on_end)
+        self._enhanced.begin(connect.properties.authentication_data)
+
+    def take_auth(self, auth: Auth) -> None:
+        """A client goes on with its log-in, or begins another one as who it is."""
+        data = auth.properties.authentication_data
+        if auth.reason is not ReasonCode.REAUTHENTICATE:
+            if self._enhanced is not None:
+                self._enhanced.step(data)
+            return
+        method = auth.properties.authentication_method or ""
+
+        def on_end(found: bytes | MqttError) -> None:
+            self._enhanced = None
+            if isinstance(found, MqttError):
+                self._link.fail(found)
+            elif self._link.connection is not None:
+                self._link.send(Auth(reason=ReasonCode.SUCCESS, properties=said(method, found)))
+
+        self._enhanced = EnhancedLogIn(self._link, method, on_end)
+        self._enhanced.begin(data)
 
     def _check_will(self, connect: Connect) -> None:
         link, will = self._link, connect.will
@@ -130,11 +166,14 @@ class Opening:
     def _properties(self, connect: Connect) -> Properties:
         """Return what differs from what the client has asked for."""
         asked_s = connect.properties.session_expiry_interval_s or 0
+        method = connect.properties.authentication_method
         is_silent = not 0 < connect.keep_alive_s <= KEEP_ALIVE_S_MAX
         return Properties(
             session_expiry_interval_s=self.expiry_s if self.expiry_s != asked_s else None,
             assigned_client_identifier=None if connect.client_id else self._link.client_id,
             server_keep_alive_s=KEEP_ALIVE_S_MAX if is_silent else None,
+            authentication_method=method,
+            authentication_data=self._last_message or None,
         )
 
     def change_expiry(self, session: Session, expiry_s: int) -> None:
