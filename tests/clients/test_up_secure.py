@@ -28,6 +28,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiokafka
 import kafka
+import pika
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
@@ -140,6 +141,27 @@ def test_librdkafka_by_its_file(up: SecureUp) -> None:
     assert refused is not None
     assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert consumed(librdkafka(up), b"rd")
+
+
+def test_queues_of_the_application(up: SecureUp) -> None:
+    for words in (("create", "app-work"), ("put", "app-work", "by hand")):
+        done = up.command("app", "queue", *words)
+        assert done.returncode == 0, done.stderr
+    options = librdkafka(up)
+    login = pika.PlainCredentials(options["sasl.username"], options["sasl.password"])
+    context = ssl.create_default_context(cafile=str(up.data / "certs" / "ca.pem"))
+    parameters = pika.ConnectionParameters(
+        "127.0.0.1", up.ports["amqp"], credentials=login, ssl_options=pika.SSLOptions(context)
+    )
+    with contextlib.closing(pika.BlockingConnection(parameters)) as connection:
+        channel = connection.channel()
+        channel.exchange_declare("app-news", "fanout")
+        channel.queue_bind("app-work", "app-news")
+        channel.basic_publish("app-news", "", b"by pika")
+        found = [channel.basic_get("app-work", auto_ack=True)[2] for _ in range(2)]
+        assert found == [b"by hand", b"by pika"]
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+            channel.queue_declare("salaries")
 
 
 def test_transactions_by_the_file(up: SecureUp) -> None:

@@ -264,7 +264,13 @@ def app_rules() -> tuple[Rule, ...]:
             pattern=PatternKind.PREFIX,
             name=APP_PREFIX,
         )
-        for each in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+        for each in (
+            ResourceType.TOPIC,
+            ResourceType.GROUP,
+            ResourceType.TRANSACTIONAL_ID,
+            ResourceType.QUEUE,
+            ResourceType.EXCHANGE,
+        )
     )
 
 
