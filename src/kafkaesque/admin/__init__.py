@@ -1,1 +1,1 @@
-"""The admin port: what a broker says of itself over HTTP; metrics and health so far."""
+"""The admin port, HTTP: metrics, health, the API of the console, and RabbitMQ's management API."""
