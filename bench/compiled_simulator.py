@@ -64,6 +64,8 @@ NOT_COMPILED = (
     "model/log_line.py",
     "tables/log_table.py",
     "model/record_errors.py",
+    # It reads the types of its fields, of which compiled classes keep less.
+    "queues/decisions.py",
     "sim/faults.py",
     "sim/namesakes/transactor.py",
     # Its report goes from process to process.
