@@ -19,6 +19,7 @@ import apis_page
 import boards
 import metrics_page
 import options_page
+import properties_page
 import sqs_service
 from kafka_emitter import Formats
 from kafka_model import Message, load_messages
@@ -27,7 +28,7 @@ from kafka_writer import WriterEmitter
 
 CODEGEN = Path(__file__).resolve().parent
 #: Pages of the documentation that are made of tables in the code.
-PAGES = (options_page, metrics_page, apis_page)
+PAGES = (options_page, metrics_page, apis_page, properties_page)
 #: Other files, each with what it is made of.
 FILES = {**api_pages.FILES, **boards.FILES, **sqs_service.FILES}
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"

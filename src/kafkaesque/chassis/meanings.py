@@ -1,22 +1,8 @@
-"""What a message's properties mean from one protocol to another: the one table.
+"""What a message's properties mean from one protocol to another, by `model/message_properties.py`.
 
 A queue keeps what the publisher's protocol sent as it came, in one header of the record
 (`amqp.message`). Whoever speaks another protocol reads it through here: properties become headers
-with the names of this table, and headers become properties.
-
-| meaning | header | AMQP 0-9-1 |
-|---|---|---|
-| type of the body | `content-type` | content_type |
-| its encoding | `content-encoding` | content_encoding |
-| correlation | `correlation-id` | correlation_id, up to 255 bytes |
-| reply | `reply-to` | reply_to |
-| id | `message-id` | message_id |
-| expiry, Unix time in ms | `expires-at` | expiration, in ms from the publish on |
-| priority | `priority` | priority |
-| time of the publisher, Unix time in ms | `timestamp` | timestamp, in seconds |
-| kind | `type` | type |
-| who has sent it | `user-id`, `app-id` | user_id, app_id |
-| others | their names | headers |
+with the names of that table, and headers become properties.
 """
 
 from __future__ import annotations
@@ -26,8 +12,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
+from kafkaesque.model import message_properties
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import NOT_AFTER, PREFIX
+from kafkaesque.model.message_properties import PROPERTIES, Form
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.properties import Properties, read_properties
 from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, StoredMessage, read_stored
@@ -37,18 +25,11 @@ from kafkaesque.protocols.nats.headers import STORED_NATS
 
 #: Property of AMQP -> header: texts that stay as they are.
 TEXTS: Final[Mapping[str, str]] = {
-    "content_type": "content-type",
-    "content_encoding": "content-encoding",
-    "correlation_id": "correlation-id",
-    "reply_to": "reply-to",
-    "message_id": "message-id",
-    "type": "type",
-    "user_id": "user-id",
-    "app_id": "app-id",
+    each.amqp: each.header for each in PROPERTIES if each.form in (Form.TEXT, Form.NAME)
 }
-PRIORITY: Final = "priority"
-EXPIRES_AT: Final = "expires-at"
-TIMESTAMP: Final = "timestamp"
+PRIORITY: Final = message_properties.PRIORITY.header
+EXPIRES_AT: Final = message_properties.EXPIRES_AT.header
+TIMESTAMP: Final = message_properties.TIMESTAMP.header
 _BY_HEADER: Final = {header: name for name, header in TEXTS.items()}
 _OCTET_MAX: Final = 255
 #: What only MQTT or NATS reads.

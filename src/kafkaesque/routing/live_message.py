@@ -1,8 +1,8 @@
 """A message on its way to live subscribers, and what it is as a record of a queue or a topic.
 
 What a message says of itself has one meaning for all protocols (the table is in
-`chassis/meanings.py`). The fields here are those that MQTT, NATS and STOMP have fields for; as a
-record, they are headers with the names of that table. Everything else is a header in both.
+`model/message_properties.py`). The fields here are those that MQTT, NATS and STOMP have fields for;
+as a record, they are headers with the names of that table. Everything else is a header in both.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from kafkaesque.model import message_properties
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.routing.names import AMQP, NameKey, key_of_routing_key, levels_of_key
 
-CONTENT_TYPE: Final = "content-type"
-CORRELATION: Final = "correlation-id"
-REPLY: Final = "reply-to"
-EXPIRES_AT: Final = "expires-at"
+CONTENT_TYPE: Final = message_properties.CONTENT_TYPE.header
+CORRELATION: Final = message_properties.CORRELATION.header
+REPLY: Final = message_properties.REPLY.header
+EXPIRES_AT: Final = message_properties.EXPIRES_AT.header
 _FIELDS: Final = frozenset((CONTENT_TYPE, CORRELATION, REPLY, EXPIRES_AT))
 #: Unix time in milliseconds has no more digits for 280,000 years.
 _TIME_DIGITS_MAX: Final = 16

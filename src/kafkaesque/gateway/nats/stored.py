@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import PREFIX
+from kafkaesque.model.message_properties import CONTENT_TYPE, MESSAGE_ID
 from kafkaesque.protocols.nats.headers import STORED_NATS, read_headers, write_headers
 from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
 from kafkaesque.routing.live_message import REPLY
@@ -21,7 +22,7 @@ STORED_REPLY: Final = PREFIX + "nats-reply"
 #: The subject that a message is shown with, where it goes to another one.
 SHOWN_SUBJECT: Final = PREFIX + "nats-subject"
 #: NATS' name -> the name for all protocols.
-_NAMES: Final = {"Content-Type": "content-type", "Nats-Msg-Id": "message-id"}
+_NAMES: Final = {each.nats: each.header for each in (CONTENT_TYPE, MESSAGE_ID)}
 _OWN_NAMES: Final = {common: own for own, common in _NAMES.items()}
 
 

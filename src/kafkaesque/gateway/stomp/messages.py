@@ -2,7 +2,7 @@
 
 A queue keeps a message of STOMP as one of AMQP, as RabbitMQ does: so clients of both see the same.
 Headers that are no properties, or too long for one, are headers there, too. What they mean to other
-protocols is in `chassis/meanings.py`.
+protocols is in `model/message_properties.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kafkaesque.gateway.stomp.destinations import (
     write_destination,
     write_queue,
 )
+from kafkaesque.model import message_properties
 from kafkaesque.model.message_headers import NOT_AFTER
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.events import Published
@@ -31,12 +32,12 @@ from kafkaesque.protocols.stomp.frames import Headers
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
 #: The id that a publisher gives; `message-id` is the broker's.
-PUBLISHED_ID: Final = "amqp-message-id"
-MESSAGE_ID: Final = "message-id"
-REPLY_TO: Final = "reply-to"
+PUBLISHED_ID: Final = message_properties.MESSAGE_ID.stomp
+MESSAGE_ID: Final = message_properties.MESSAGE_ID.header
+REPLY_TO: Final = message_properties.REPLY.header
 PERSISTENT: Final = "persistent"
 #: When a message's life ends, Unix time in milliseconds; 0: never.
-EXPIRES: Final = "expires"
+EXPIRES: Final = message_properties.EXPIRES_AT.stomp
 #: The same, as milliseconds from now.
 EXPIRATION: Final = "expiration"
 DELAY: Final = "x-delay"
