@@ -95,6 +95,29 @@ def test_what_was_given_out_comes_again_when_its_time_is_up(three: Ground) -> No
     assert api.status() == "NATS/1.0 404 No Messages"
 
 
+def test_who_fails_often_has_longer_each_time(three: Ground) -> None:
+    api = Api(three)
+    stream = new_stream(api)
+    second = 1_000_000_000
+    wrong = {"durable_name": "C", "ack_policy": "explicit", "backoff": [1, 2], "max_deliver": 2}
+    refused = api.ask(f"CONSUMER.CREATE.{stream}.C", stream_name=stream, config=wrong)
+    assert refused["error"]["err_code"] == 10116
+    steps = [2 * second, 6 * second, 4 * second]
+    consumer = new_consumer(api, stream, backoff=steps, max_deliver=4)
+    info = api.ask(f"CONSUMER.INFO.{stream}.{consumer}")
+    assert (info["config"]["ack_wait"], info["config"]["backoff"]) == (steps[0], steps)
+    api.publish(f"{stream}.a", b"x")
+    came: list[int] = []
+    for attempt in range(1, 5):
+        api.pull(stream, consumer, batch=1, expires=20 * second)
+        token = api.client.message()[2]
+        assert token.startswith(f"$JS.ACK.{stream}.{consumer}.{attempt}.1.")
+        came.append(three.env.clock.now_ms())
+    between = [(later - earlier) / 1_000 for earlier, later in itertools.pairwise(came)]
+    # The last step counts for all that follow.
+    assert [round(each) for each in between] == [2, 6, 4]
+
+
 def test_work_in_progress_and_a_delayed_nak(three: Ground) -> None:
     api = Api(three)
     stream = new_stream(api)

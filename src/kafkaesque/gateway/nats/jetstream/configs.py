@@ -17,6 +17,7 @@ from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS
 
 NS_PER_MS: Final = 1_000_000
+BACKOFF_STEPS_MAX: Final = 100
 DUPLICATE_WINDOW_NS: Final = 120 * 1000 * NS_PER_MS
 ACK_WAIT_NS: Final = 30 * 1000 * NS_PER_MS
 ACK_PENDING_MAX: Final = 1_000
@@ -110,10 +111,15 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ack_wait_ms(self) -> int:
-        """For how long a message is its receiver's."""
+        """For how long a message is its receiver's, the first time."""
+        return self.lock_ms(1)
+
+    def lock_ms(self, attempt: int) -> int:
+        """For how long a message is its receiver's, by how often it was given out, from 1 on."""
+        wait_ns = self.ack_wait or ACK_WAIT_NS
         if self.backoff:
-            return max(1, self.backoff[0] // NS_PER_MS)
-        return max(1, (self.ack_wait or ACK_WAIT_NS) // NS_PER_MS)
+            wait_ns = self.backoff[min(attempt, len(self.backoff)) - 1]
+        return max(1, wait_ns // NS_PER_MS)
 
     @property
     def ack_pending_max(self) -> int:
@@ -228,6 +234,12 @@ def check_consumer(config: ConsumerConfig) -> None:
     for subject in config.filters:
         if not is_filter(subject):
             raise ApiError(ApiCode.CONSUMER_CONFIG, f"{subject!r} is not a subject")
+    steps = config.backoff or []
+    if len(steps) > BACKOFF_STEPS_MAX or any(each <= 0 for each in steps):
+        what = f"backoff has at most {BACKOFF_STEPS_MAX} steps, each of them more than 0"
+        raise ApiError(ApiCode.CONSUMER_CONFIG, what)
+    if steps and 0 < (config.max_deliver or 0) <= len(steps):
+        raise ApiError(ApiCode.MAX_DELIVER_BACKOFF)
 
 
 def is_filter(subject: str) -> bool:

@@ -395,6 +395,10 @@ def _pull_of(raw: bytes) -> PullRequest:
     return PullRequest(batch=int(raw[:6])) if raw.isdigit() else read_config(raw, PullRequest)
 
 
+def _ack_wait(config: ConsumerConfig) -> int:
+    return config.backoff[0] if config.backoff else config.ack_wait or ACK_WAIT_NS
+
+
 def _completed(config: ConsumerConfig, name: str, office: Office) -> ConsumerConfig:
     """Return a configuration with a name, and with what was left out."""
     is_kept = bool(config.durable_name)
@@ -403,7 +407,7 @@ def _completed(config: ConsumerConfig, name: str, office: Office) -> ConsumerCon
     return msgspec.structs.replace(
         config,
         name=name or office.doors.dice.unique_bytes(_NAME_BYTES).hex(),
-        ack_wait=(config.ack_wait or ACK_WAIT_NS) if is_acked else config.ack_wait,
+        ack_wait=_ack_wait(config) if is_acked else config.ack_wait,
         max_deliver=config.max_deliver or -1,
         max_ack_pending=(config.max_ack_pending or ACK_PENDING_MAX) if is_acked else None,
         inactive_threshold=inactive or None,

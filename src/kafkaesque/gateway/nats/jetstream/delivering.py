@@ -53,8 +53,12 @@ class Delivering:
         )
         if not send_message(self._office, message, to, token, consumer.config.headers_only):
             return None
+        config = consumer.config
         if not consumer.needs_ack:
             self._settling.settle(consumer.log_id, taken.claim)
+        elif config.lock_ms(taken.attempt) != config.ack_wait_ms:
+            # All were taken for as long as the first time.
+            self._settling.extend(consumer, taken.claim, lambda _: None)
         return len(message.headers) + len(message.payload)
 
     def _number(self, consumer: Consumer) -> int:

@@ -19,6 +19,7 @@ class ApiCode(Enum):
     CONSUMER_NAME_IN_USE = (400, 10013, "consumer name already in use")
     CONSUMER_NOT_FOUND = (404, 10014, "consumer not found")
     CONSUMER_DOES_NOT_EXIST = (400, 10149, "consumer does not exist")
+    MAX_DELIVER_BACKOFF = (400, 10116, "max deliver is required to be > length of backoff values")
     CONSUMER_CONFIG = (400, 10078, "consumer config not supported")
     STREAM_EXISTS = (400, 10058, "stream name already in use with a different configuration")
     STREAM_NOT_FOUND = (404, 10059, "stream not found")

@@ -69,14 +69,19 @@ class Settling:
             )
             self._ask(nak, on_done)
         elif word.startswith(b"+WPI"):
-            lock_ms = consumer.config.ack_wait_ms
-            self._ask(q.ExtendLocks(log_id=log_id, claims=[claim], lock_ms=lock_ms), on_done)
+            self.extend(consumer, claim, on_done)
         elif word.startswith(b"+TERM"):
             self._ask(q.RejectMessages(log_id=log_id, claims=[claim]), on_done)
         elif consumer.config.ack_policy == "all":
             self._settle_up_to(consumer, claim, on_done)
         else:
             self.settle(log_id, claim, on_done)
+
+    def extend(self, consumer: Consumer, claim: Claim, on_done: OnSettled) -> None:
+        """A message is its receiver's for as long as the consumer says, from now on."""
+        lock_ms = consumer.config.lock_ms(claim.attempt)
+        request = q.ExtendLocks(log_id=consumer.log_id, claims=[claim], lock_ms=lock_ms)
+        self._ask(request, on_done)
 
     def _ask(
         self, request: q.ReleaseMessages | q.ExtendLocks | q.RejectMessages, on_done: OnSettled
