@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import CreateTopic
+from kafkaesque.broker.requests.exchange_commands import BindDestination
+from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.gateway.nats.jetstream.records import REMOVAL
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
+from kafkaesque.routing.exchanges.records import Destination
+from kafkaesque.routing.live_message import LiveMessage
+from kafkaesque.routing.names import MQTT
 from tests.unit.gateway_nats.kit import PATIENCE_MS, Ground, NatsClient
 
 _numbers = itertools.count()
@@ -288,6 +294,66 @@ def test_no_header_of_a_publisher_removes_anything(three: Ground, name: str) -> 
     assert api.publish(f"{stream}.b", forged, f"{name}: x")["seq"] == 2
     assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 2
     assert api.ask(f"STREAM.MSG.GET.{stream}", seq=2)["message"]["subject"] == f"{stream}.b"
+
+
+def bind(ground: Ground, destination: Destination, key: str) -> None:
+    doors, done = ground.cluster.brokers["b1"].doors, list[object]()
+    command = BindDestination(vhost="/", source="amq.topic", destination=destination, key=key)
+    doors.exchanges.submit(command, 10_000, done.append)
+    ground.loop.run_until(lambda: bool(done), PATIENCE_MS)
+    ground.loop.run_until(
+        lambda: all(
+            each.doors.exchanges.has_names_bound for each in ground.cluster.brokers.values()
+        ),
+        PATIENCE_MS,
+    )
+
+
+def test_a_route_to_a_stream_brings_what_others_publish_and_nothing_twice(three: Ground) -> None:
+    api = Api(three)
+    stream = new_stream(api)
+    bind(three, Destination(stream, is_topic=True), f"{stream}.#")
+    listener = three.client(2)
+    listener.subscribe(f"{stream}.>")
+    listener.flush()
+    assert api.publish(f"{stream}.a", b"by NATS")["seq"] == 1
+    live, outcomes = three.cluster.brokers["b2"].doors.live, list[object]()
+    mqtt = LiveMessage(key=MQTT.key_of(f"{stream}/b/c"), body=b"by MQTT", content_type="text/plain")
+    live.publish(mqtt, outcomes.append)
+    three.loop.run_until(lambda: bool(outcomes), PATIENCE_MS)
+    # The topic, and the listener.
+    assert outcomes == [2]
+    assert api.publish(f"{stream}.a", b"last")["seq"] == 3
+    found = api.ask(f"STREAM.MSG.GET.{stream}", seq=2)["message"]
+    assert (found["subject"], base64.b64decode(found["data"])) == (f"{stream}.b.c", b"by MQTT")
+    assert "Content-Type: text/plain" in base64.b64decode(found["hdrs"]).decode()
+
+
+def test_queues_get_what_a_stream_stores_though_nobody_listens(three: Ground) -> None:
+    api = Api(three)
+    stream = new_stream(api)
+    doors, done = three.cluster.brokers["b1"].doors, list[Any]()
+    doors.cluster.submit(CreateQueue(vhost="/", name="bound"), 10_000, done.append)
+    three.loop.run_until(lambda: bool(done), PATIENCE_MS)
+    bind(three, Destination("bound"), f"{stream}.#")
+    assert api.publish(f"{stream}.a", b"x")["seq"] == 1
+    queue = next(each for each in doors.cluster.state.queues.values() if each.queue.name == "bound")
+    consumer, log_id = doors.queues.new_consumer(), queue.topic_id
+    attach = q.AttachConsumer(log_id=log_id, consumer=consumer)
+    doors.queues.ask(attach, q.AttachedConsumer, 10_000, done.append)
+    three.loop.run_until(lambda: len(done) == 2, PATIENCE_MS)
+    take = q.TakeMessages(
+        log_id=log_id,
+        consumer=consumer,
+        messages_max=2,
+        bytes_max=1_000_000,
+        lock_ms=10_000,
+        wait_ms=5_000,
+    )
+    taken: list[Any] = []
+    doors.queues.ask(take, q.TakenMessages, 20_000, taken.append)
+    three.loop.run_until(lambda: bool(taken), PATIENCE_MS)
+    assert [each.value for each in taken[0].messages] == [b"x"]
 
 
 def test_nothing_is_rolled_up_that_the_stream_has_not_let(three: Ground) -> None:

@@ -49,6 +49,8 @@ class Publication(NamedTuple):
     topic_headers: Headers | None = None
     #: The same message as live subscribers get it; None: it is made of the others.
     live: LiveMessage | None = None
+    #: A topic that has the message already, and does not get it by a binding; empty: none.
+    stored_in: str = ""
 
 
 class Exchanges:
@@ -215,7 +217,8 @@ class Exchanges:
     def _send(self, vhost: str, route: Route, publication: Publication, on_kept: OnKept) -> None:
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
-        total = len(route.queues) + len(route.delayed_queues) + len(route.topics)
+        topics = [each for each in enumerate(route.topics) if each[1] != publication.stored_in]
+        total = len(route.queues) + len(route.delayed_queues) + len(topics)
         if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
             on_kept = _one_more(on_kept)
         ticket = self._lanes.open(total, message, on_kept)
@@ -227,12 +230,12 @@ class Exchanges:
             later = message._replace(not_before_ms=self._clock.wall_ms() + route.delay_ms)
             for name in route.delayed_queues:
                 self._lanes.to_queue(queues[name].topic_id, later, ticket)
-        if route.topics:
+        if topics:
             headers = publication.topic_headers
             sent = message if headers is None else message._replace(headers=headers)
             if sent.key is None and publication.routed.key:
                 sent = sent._replace(key=publication.routed.key.encode(errors="surrogateescape"))
-            for number, topic in enumerate(route.topics):
+            for number, topic in topics:
                 levels = route.key_levels[number] if route.key_levels else 0
                 chosen_by = None if not levels else _first_levels(publication.routed.key, levels)
                 self._lanes.to_topic(topic, sent, ticket, chosen_by)

@@ -125,8 +125,12 @@ class Live:
 
     # -- publishing
 
-    def publish(self, message: LiveMessage, on_done: OnPublished | None = None) -> bool:
+    def publish(
+        self, message: LiveMessage, on_done: OnPublished | None = None, *, stored_in: str = ""
+    ) -> bool:
         """Give a message to live subscribers, and to what is bound to `amq.topic`.
+
+        `stored_in` names a topic that has it already, and does not get it by a binding.
 
         Returns whether anybody may want it, as far as this broker has heard: False is certain but
         for what was subscribed or bound elsewhere and is not confirmed yet.
@@ -142,11 +146,13 @@ class Live:
             if on_done is not None:
                 on_done(int(is_wanted))
             return is_wanted
-        return self._publish_to_bound(message, on_done)
+        return self._publish_to_bound(message, on_done, stored_in)
 
-    def _publish_to_bound(self, message: LiveMessage, on_done: OnPublished | None) -> bool:
+    def _publish_to_bound(
+        self, message: LiveMessage, on_done: OnPublished | None, stored_in: str
+    ) -> bool:
         exchanges = self._exchanges
-        publication = _publication(message)
+        publication = _publication(message)._replace(stored_in=stored_in)
         try:
             route = exchanges.route(DEFAULT_VHOST, NAMES_EXCHANGE, publication.routed)
         except RequestRefused as refusal:

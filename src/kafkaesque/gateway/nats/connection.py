@@ -201,7 +201,8 @@ class NatsConnection(ClientConnection):
 
     def _hand_on(self, event: Published, *, is_request: bool) -> bool:
         """Give a message to whoever wants it; say whether there may be anybody."""
-        jetstream, live = self._desk.jetstream, self._desk.doors.live
+        doors = self._desk.doors
+        jetstream, live = self._desk.jetstream, doors.live
         if is_request and jetstream.take(self, event.subject, event.reply, event.payload):
             return True
         try:
@@ -211,10 +212,13 @@ class NatsConnection(ClientConnection):
         stream = None if is_request else jetstream.stream_of(key)
         if stream is not None:
             jetstream.store(stream, event.subject, event.reply, event.headers, event.payload)
-            if not live.wants(key):
+            if not live.wants(key) and not doors.exchanges.has_names_bound:
                 return True
         message = read_published(key, event.reply, event.headers, event.payload, self._origin)
-        return live.publish(message) or stream is not None
+        if stream is None:
+            return live.publish(message)
+        live.publish(message, stored_in=stream.name)
+        return True
 
     def _say_no_responders(self, event: Published) -> None:
         """Tell the requester itself; nobody has published it, so it does not count for UNSUB."""
