@@ -253,7 +253,7 @@ def test_commands_by_their_environments(up: SecureUp) -> None:
     assert up.command("app", "rule", "list").returncode == 1
     rules = up.command("admin", "rule", "list", "--principal", "User:app").stdout.splitlines()
     kinds = sorted(line.split("\t")[3] for line in rules[1:])
-    assert kinds == ["group", "topic", "transactional-id"]
+    assert kinds == ["exchange", "group", "queue", "topic", "transactional-id"]
     assert all(line.split("\t")[2:] for line in rules)
     assert up.command("admin", "publish", FORBIDDEN, "x").returncode == 0
 

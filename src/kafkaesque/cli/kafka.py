@@ -3,11 +3,13 @@
 Imported by commands that talk to a cluster and by nobody else: a broker's process never loads it.
 """
 
+import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -88,6 +90,16 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
 _UNREACHABLE_NAMES = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE")
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Have Ctrl-C wait: confluent-kafka would take it for a mistake in the settings."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Connection:
     """One cluster, named by some of its brokers."""
 
@@ -125,14 +137,17 @@ class Connection:
             # release, looks for one again, and does not wait until the request is given up.
             "topic.metadata.refresh.interval.ms": CONTROLLER_AGAIN_MS,
         }
-        return AdminClient(self._settings(settings))
+        with _uninterrupted():
+            return AdminClient(self._settings(settings))
 
     def producer(self, settings: Mapping[str, Any]) -> Producer:
-        return Producer(self._settings(settings))
+        with _uninterrupted():
+            return Producer(self._settings(settings))
 
     def consumer(self, settings: Mapping[str, Any]) -> Consumer:
         # Brokers send what lies on their disks as it is: who reads it last has to look.
-        return Consumer(self._settings({"check.crcs": True, **settings}))
+        with _uninterrupted():
+            return Consumer(self._settings({"check.crcs": True, **settings}))
 
     def metadata(
         self,
