@@ -352,7 +352,7 @@ def test_metadata_for_which_there_was_no_space_is_written_when_there_is(
 @pytest.mark.parametrize("restarted", [True, False], ids=["started so", "running"])
 def test_as_many_controllers_stay_as_are_needed_to_make_space(restarted: bool) -> None:
     """Two of three disks are full, and every two brokers share partitions of two replicas."""
-    scenario = Scenario(19)
+    scenario = Scenario(21)
     scenario.write(300)
     scenario.settle()
     spec = TopicSpec(

@@ -31,7 +31,7 @@ def test_a_coordinator_that_knows_no_epochs_gives_a_lock_two_holders(
 
     monkeypatch.setattr(Transaction, "check_producer", anybody)
     found: list[str] = []
-    for seed in (26, 29, 35):
+    for seed in (14, 16, 22):
         found += run_seed(seed, LOCK).anomalies
         if any(what.startswith("lock: double lock holder") for what in found):
             return

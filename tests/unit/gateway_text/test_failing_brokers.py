@@ -8,6 +8,7 @@ import pytest
 
 from kafkaesque.broker.partitions import forwarder
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.waiting_produces import answer_until
 from kafkaesque.broker.peers import link as peer_link
 from kafkaesque.broker.requests.retries import RETRY_MS
 from kafkaesque.chassis.rights import Rights
@@ -15,7 +16,7 @@ from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.gateway.text.publishing import PUBLISH_TIMEOUT_MS
 from kafkaesque.model.errors import NotEnoughReplicasAfterAppend
-from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.ids import NodeId, Offset, TopicPartition
 from kafkaesque.protocols.text.commands import read_command
 from kafkaesque.testing import SimulatedCluster
 
@@ -105,7 +106,17 @@ def check(answers: dict[str, Answer], found: list[str]) -> None:
 def test_a_message_that_is_answered_once_is_there_once(
     seed: int, is_release_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader gives up with a slow disk: it has appended what the next one may commit."""
+    """The leader gives up with a slow disk: it has appended what the next one may commit.
+
+    It does not wait until that is known, as it would if it heard nothing of the next one.
+    """
+    follow = Partition.on_following
+
+    def follow_without_waiting(partition: Partition, term: int, leader: NodeId | None) -> None:
+        follow(partition, term, leader)
+        partition.expire_waiting(partition._handover_until_ms)
+
+    monkeypatch.setattr(Partition, "on_following", follow_without_waiting)
     cluster, leader, other = made(seed)
     cluster.slow_disk(leader, 20)
     if is_release_before:
@@ -160,7 +171,8 @@ def test_a_message_on_too_few_replicas_is_not_denied(
         monkeypatch.setattr(forwarder, "_after_append", lambda on_done: on_done)
 
     def answer_committed(partition: Partition, high_watermark: int) -> None:
-        partition._refuse_waiting(lambda: NotEnoughReplicasAfterAppend("to fewer than wanted"))
+        refusal = NotEnoughReplicasAfterAppend("to fewer than wanted")
+        answer_until(partition._waiting_commit, Offset(high_watermark), refusal)
 
     monkeypatch.setattr(Partition, "_answer_committed", answer_committed)
     answers = {"m": say(cluster, other, "PUBS orders m")}

@@ -3,9 +3,11 @@
 Theory of operation. A produced batch is checked, given its offsets and the leader epoch in place,
 and proposed to the partition's Raft group. Its answer waits in a queue until the log is durable
 here (`acks=1`) or the batch is committed (`acks=all`); both queues are in offset order, so that a
-step of either mark answers a prefix. Readers see committed records only; those that wait for more
-are woken when the high watermark moves. The last stable offset, where readers of committed
-transactions stop, moves with it only.
+step of either mark answers a prefix. When another broker takes over, as on each planned change of
+leader, it mostly commits what this log has: whoever waits for a commit is answered by that, unless
+the new leader cuts the batch off or is not heard of for `HANDOVER_MS`. Readers see committed
+records only; those that wait for more are woken when the high watermark moves. The last stable
+offset, where readers of committed transactions stop, moves with it only.
 """
 
 from collections import deque
@@ -27,7 +29,7 @@ from kafkaesque.broker.partitions.waiting_produces import (
     add_in_order,
     answer_until,
     expire,
-    refuse_all,
+    refuse_after,
 )
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
@@ -58,6 +60,8 @@ from kafkaesque.storage.group_log import GroupLog
 
 #: Produce requests that wait for their acknowledgement, per partition.
 WAITING_PRODUCES_MAX = 50_000
+#: How long those that wait for a commit wait for what the next leader commits.
+HANDOVER_MS = 1_000
 #: Readers that wait for new records, per partition.
 WATCHERS_MAX = 20_000
 
@@ -92,6 +96,7 @@ class Partition:
         self._activity = activity
         self._waiting_commit: deque[WaitingProduce] = deque()
         self._waiting_durable: deque[WaitingProduce] = deque()
+        self._handover_until_ms = 0
         self._durable_offset = Offset(0)
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
@@ -381,7 +386,8 @@ class Partition:
         def on_written(outcome: ProduceResult | RequestRefused) -> None:
             is_committed = not isinstance(outcome, RequestRefused)
             is_committed = is_committed or isinstance(outcome, NotEnoughReplicasAfterAppend)
-            if is_committed and self.on_transaction_ended is not None:
+            is_told = is_committed and not self._is_following
+            if is_told and self.on_transaction_ended is not None:
                 self.on_transaction_ended(producer_id, is_commit)
             on_done(outcome)
 
@@ -457,6 +463,8 @@ class Partition:
         """Answer requests whose time is up; called every now and then."""
         for waiting in (self._waiting_commit, self._waiting_durable):
             expire(waiting, now_ms)
+        if self._is_following and now_ms >= self._handover_until_ms:
+            refuse_after((self._waiting_commit,), Offset(0), self._other_leader)
 
     @property
     def has_waiting(self) -> bool:
@@ -591,18 +599,26 @@ class Partition:
 
     def on_following(self, term: int, leader: NodeId | None) -> None:
         """See `ReplicaListener`."""
+        if not self._is_following:
+            self._handover_until_ms = self._clock.now_ms() + HANDOVER_MS
         self._is_following = True
         self.producers.on_following()
         if self.tables is not None:
             self.tables.on_following()
-        self._refuse_waiting(
-            lambda: NotLeader(f"{self.state.topic_partition} has another leader", leader)
-        )
+        # What is durable here alone the next leader may not have.
+        refuse_after((self._waiting_durable,), Offset(0), self._other_leader)
+        if self.replica is None or self.replica.is_closed:
+            self._refuse_cut_off(Offset(0))
         self._on_leadership(self)
         self._wake()
 
-    def _refuse_waiting(self, refusal: Callable[[], RequestRefused]) -> None:
-        refuse_all((self._waiting_commit, self._waiting_durable), refusal)
+    def _other_leader(self) -> NotLeader:
+        leader = None if self.replica is None else self.replica.leader
+        return NotLeader(f"{self.state.topic_partition} has another leader", leader)
+
+    def _refuse_cut_off(self, end_offset: Offset) -> None:
+        waiting = (self._waiting_commit, self._waiting_durable)
+        refuse_after(waiting, end_offset, self._other_leader)
 
     def on_appended(self, batches: Sequence[AppendedBatch]) -> None:
         """See `ReplicaListener`."""
@@ -616,6 +632,7 @@ class Partition:
     def on_truncated(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
         self._durable_offset = min(self._durable_offset, end_offset)
+        self._refuse_cut_off(end_offset)
         self.producers.truncate(end_offset)
         if self.tables is not None:
             self.tables.on_truncated(end_offset)
@@ -629,6 +646,7 @@ class Partition:
         """See `ReplicaListener`."""
         self._durable_offset = min(self._durable_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
+        self._refuse_cut_off(end_offset)
         self.producers.begin_at(end_offset)
         if self.tables is not None:
             self.tables.begin_at(end_offset)
@@ -650,7 +668,9 @@ class Partition:
             self.tables.on_committed(high_watermark)
         waiting = self._waiting_commit
         if waiting and waiting[0].next_offset <= high_watermark:
-            if self.config.min_insync_replicas > 1 and self._min_insync > 1:
+            if self._is_following:
+                answer_until(waiting, high_watermark)
+            elif self.config.min_insync_replicas > 1 and self._min_insync > 1:
                 self._answer_committed(high_watermark)
             else:
                 answer_until(waiting, high_watermark)
@@ -669,8 +689,10 @@ class Partition:
         self.failure = error
         if self.tables is not None:
             self.tables.on_following()
-        self._refuse_waiting(
-            lambda: StorageFailed(f"{self.state.topic_partition} went offline: {error}")
+        refuse_after(
+            (self._waiting_commit, self._waiting_durable),
+            Offset(0),
+            lambda: StorageFailed(f"{self.state.topic_partition} went offline: {error}"),
         )
         self._wake()
 
@@ -689,6 +711,7 @@ class Partition:
         def on_durable() -> None:
             # Not before: until then the log is what it was. With `write.caching` more may have
             # been committed here than the group has now.
+            self._refuse_cut_off(Offset(0))
             self.high_watermark = start_offset
             with suppress(DiskFailed):  # the store has told its driver
                 install()

@@ -56,12 +56,15 @@ def answer_until(
         item.on_done(refusal or item.result)
 
 
-def refuse_all(
-    waiting: Iterable[deque[WaitingProduce]], refusal: Callable[[], RequestRefused]
+def refuse_after(
+    queues: Iterable[deque[WaitingProduce]], mark: Offset, refusal: Callable[[], RequestRefused]
 ) -> None:
-    """Answer all, each with a refusal of its own."""
-    items = [item for each in waiting for item in each]
-    for each in waiting:
-        each.clear()
-    for item in items:
+    """Answer all that wait for more than a mark, each with a refusal of its own."""
+    refused: list[WaitingProduce] = []
+    for waiting in queues:
+        first = len(refused)
+        while waiting and waiting[-1].next_offset > mark:
+            refused.append(waiting.pop())
+        refused[first:] = reversed(refused[first:])
+    for item in refused:
         item.on_done(refusal())
