@@ -8,6 +8,7 @@ from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.audit import Audit, chosen_kinds
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.client import Audited, ControllerClient
+from kafkaesque.broker.controller.metadata_everywhere import MetadataEverywhere
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.producer_ids import ProducerIds
 from kafkaesque.broker.controller.voters import ControllerVoters
@@ -138,6 +139,9 @@ class LinkParts:
             metadata=self.metadata,
             controller=self.controller_client,
             voters=self.controller_voters,
+            everywhere=MetadataEverywhere(
+                clock=clock, metadata=self.metadata, peers=self.peers, caller=self.caller
+            ),
             peers=self.peers,
             leaders=self.leaders,
             driver=self.driver,

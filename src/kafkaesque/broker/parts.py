@@ -8,7 +8,6 @@ from kafkaesque.access.sealing import KEY_BYTES, ClusterKeys, cluster_key
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.controller.metadata_everywhere import MetadataEverywhere
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.condition import Condition
@@ -257,12 +256,6 @@ class BrokerParts(LogParts):
             queues=self.queues,
             publishing=self.publishing,
             hub=hub,
-            everywhere=MetadataEverywhere(
-                clock=self.env.clock,
-                metadata=self.metadata,
-                peers=self.peers,
-                caller=self.caller,
-            ),
         )
         return Doors(
             clock=self.env.clock,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome, ViewOutcome
+from kafkaesque.broker.controller.metadata_everywhere import MetadataEverywhere
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.metadata.cluster_state import ClusterState
@@ -11,8 +12,13 @@ from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.replication.raft_driver import RaftDriver
-from kafkaesque.broker.requests.commands import ControllerCommand
+from kafkaesque.broker.requests.commands import ControllerCommand, ControllerResult
+from kafkaesque.broker.requests.exchange_commands import BindDestination
+from kafkaesque.broker.requests.queue_commands import ChangeQueue
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId
+
+_HOLDING_EVERYWHERE = (BindDestination, ChangeQueue)
 
 
 class Cluster:
@@ -21,6 +27,7 @@ class Cluster:
     __slots__ = (
         "_controller",
         "_driver",
+        "_everywhere",
         "_metadata",
         "_peers",
         "_voters",
@@ -42,6 +49,7 @@ class Cluster:
         metadata: MetadataView,
         controller: ControllerClient,
         voters: ControllerVoters,
+        everywhere: MetadataEverywhere,
         peers: PeerNetwork,
         leaders: LeadersTable,
         driver: RaftDriver,
@@ -64,6 +72,7 @@ class Cluster:
         self._metadata = metadata
         self._controller = controller
         self._voters = voters
+        self._everywhere = everywhere
         self._peers = peers
         self._driver = driver
 
@@ -107,8 +116,23 @@ class Cluster:
         self._controller.describe(self.state, timeout_ms, on_done)
 
     def submit(self, command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:
-        """Have the controller carry out a command, wherever it is; see `ControllerClient`."""
-        self._controller.submit(command, timeout_ms, on_done)
+        """Have the controller carry out a command, wherever it is; see `ControllerClient`.
+
+        A binding, and a change of a queue's options, are answered when all living brokers go by
+        them, this one included: what is published anywhere after that takes the new way. That wait
+        has a bound, and ends without a refusal.
+        """
+        if not isinstance(command, _HOLDING_EVERYWHERE):
+            self._controller.submit(command, timeout_ms, on_done)
+            return
+
+        def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                on_done(outcome)
+            else:
+                self._everywhere.wait(lambda _: on_done(outcome))
+
+        self._controller.submit(command, timeout_ms, on_outcome)
 
     # -- partitions
 

@@ -7,14 +7,13 @@ as if they were one more place that it is bound to. Nobody else brings messages 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kafkaesque.broker.controller.metadata_everywhere import MetadataEverywhere
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
 from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.requests.commands import ControllerResult
-from kafkaesque.broker.requests.exchange_commands import BindDestination, ExchangeCommand
+from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.kernel_types import Headers
@@ -63,7 +62,6 @@ class Exchanges:
         "_clock",
         "_cluster",
         "_dice",
-        "_everywhere",
         "_hub",
         "_lanes",
         "_router",
@@ -78,10 +76,8 @@ class Exchanges:
         queues: Queues,
         publishing: Publishing,
         hub: LiveHub,
-        everywhere: MetadataEverywhere,
     ) -> None:
         self._hub = hub
-        self._everywhere = everywhere
         self._clock = env.clock
         self._dice = env.dice
         self._cluster = cluster
@@ -169,20 +165,9 @@ class Exchanges:
         (503), `InequivalentExchange`, `BadArgument` and `ExchangeInUse` (406), `InvalidRequest`
         (the queue is a cursor over a topic: 406), `OverBound`.
 
-        A binding is answered when all living brokers route by it, this one included: what is
-        published anywhere after that takes it. That wait has a bound, and ends without a refusal.
+        A binding is answered when all living brokers route by it; see `Cluster.submit`.
         """
-        if not isinstance(command, BindDestination):
-            self._cluster.submit(command, timeout_ms, on_done)
-            return
-
-        def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
-            if isinstance(outcome, RequestRefused):
-                on_done(outcome)
-            else:
-                self._everywhere.wait(lambda _: on_done(outcome))
-
-        self._cluster.submit(command, timeout_ms, on_outcome)
+        self._cluster.submit(command, timeout_ms, on_done)
 
     # -- publishing
 
