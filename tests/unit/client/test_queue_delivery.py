@@ -18,13 +18,6 @@ from tests.waiting import eventually
 SOON_S = 30.0
 
 
-@pytest.fixture(autouse=True)
-def _whole_at_the_end(cluster: LiveCluster) -> Iterator[None]:
-    yield
-    cluster.heal()
-    eventually(cluster.is_whole, "the cluster is whole again")
-
-
 def leader_of(client: Client, queue: str) -> int:
     """Return the broker that leads the queue."""
     eventually(lambda: client.describe(queue).leader > 0, "the queue has a leader")
