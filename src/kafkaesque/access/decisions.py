@@ -111,6 +111,17 @@ class Judge:
         """
         return self._bench.has_allow_below(principal, host, resource_type, is_below)
 
+    def has_deny_among(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        prefix: str,
+    ) -> bool:
+        """Return whether some rule denies an operation for any name that begins with a prefix."""
+        return self._bench.has_deny_among(principal, host, operation, resource_type, prefix)
+
     def decide_all(
         self, principal: Principal, host: str, resource_type: ResourceType, name: str
     ) -> frozenset[Operation]:
@@ -201,6 +212,25 @@ class _Bench:
             for each in self._holding(found, host, -1)
         )
 
+    def has_deny_among(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        prefix: str,
+    ) -> bool:
+        shelves = self._shelves_of(principal)
+        if shelves is None:
+            return True
+        if principal in self.super_users:
+            return False
+        found = [each[resource_type] for each in shelves if resource_type in each]
+        return any(
+            each.is_deny and _reaches(each.rule, prefix)
+            for each in self._holding(found, host, 1 << operation)
+        )
+
     def _holding(self, shelves: list[Shelf], host: str, bit: int) -> list[IndexedRule]:
         address = self._address_of(host)
         return [
@@ -253,6 +283,13 @@ def _find_shelves(state: AccessState, principal: Principal) -> tuple[Shelves, ..
         return None
     found = (state.rule_index.shelves(each) for each in counting)
     return tuple(each for each in found if each)
+
+
+def _reaches(rule: Rule, prefix: str) -> bool:
+    """Tell whether a rule is for any name that begins with a prefix."""
+    if rule.pattern is PatternKind.ANY or rule.name.startswith(prefix):
+        return True
+    return rule.pattern is PatternKind.PREFIX and prefix.startswith(rule.name)
 
 
 def _covers(deny: Rule, allow: Rule) -> bool:

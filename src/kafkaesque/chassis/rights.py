@@ -72,6 +72,18 @@ class Rights:
         judge = self._access.judge
         return judge.decide_some(self.principal, self.host, operation, resource_type).allowed
 
+    def may_all_of(
+        self, operation: Operation, resource_type: ResourceType, name: str, prefix: str
+    ) -> bool:
+        """Whether something may be done to all that a name with wildcards stands for; see `may`.
+
+        They are names that begin with `prefix`. A rule that denies any of these is one too many,
+        even if the name stands for none that it denies.
+        """
+        return self.may(operation, resource_type, name) and not self._access.judge.has_deny_among(
+            self.principal, self.host, operation, resource_type, prefix
+        )
+
     def may_open_vhost(self, vhost: str) -> bool:
         """Whether the client may work in a virtual host: a rule lets it do something there.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
@@ -10,15 +11,24 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any, TypeVar
 
+import msgspec
 import nats
 import nats.js.errors
 import pytest
 from nats.aio.client import Client
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.principals import user_principal
+from kafkaesque.access.rules import Effect
 from kafkaesque.broker.listeners import NATS, AccessMode, default_listener
+from kafkaesque.broker.options.nats import CONSUMER, STREAM
+from kafkaesque.broker.requests.client_command import OnBehalfOf
+from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic
+from kafkaesque.broker.requests.queue_commands import ChangeQueue
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.nats.gateway import NatsGateway
+from kafkaesque.gateway.nats.jetstream.errors import ApiCode
+from kafkaesque.model.errors import RequestRefused, TopicNotAuthorized
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow, forget_rules
 from tests.unit.protocols_nats.clauses import connect
@@ -122,6 +132,20 @@ def password(text: str) -> dict[str, Any]:
     return {"pass": text}
 
 
+def deny(live: LiveCluster, user: str, subject: str) -> None:
+    allow(live, user, Operation.READ, ResourceType.SUBJECT, subject, effect=Effect.DENY)
+
+
+def submit(live: LiveCluster, command: Any) -> Any:
+    """Ask the controller for what a client that may not be judged well by its broker wants."""
+    outcomes: list[Any] = []
+    client = OnBehalfOf(user_principal("other"), "127.0.0.1")
+    signed = msgspec.structs.replace(command, on_behalf_of=client)
+    live.nodes[1].broker.doors.access.submit(signed, 60_000, outcomes.append)
+    live.wait(lambda: bool(outcomes), "the controller has answered")
+    return outcomes[0]
+
+
 async def flush(client: Client, errors: list[str]) -> list[str]:
     """Return what the broker has said."""
     await client.flush()
@@ -178,3 +202,115 @@ def test_streams_are_judged_as_the_topics_that_they_are(secured: Secured) -> Non
         secured.do(look, user="other")
     allow(secured.live, "other", Operation.DESCRIBE, ResourceType.TOPIC, "JUDGED")
     assert secured.do(look, user="other") == 0
+
+
+def test_a_stream_stores_only_what_its_maker_may_read(secured: Secured) -> None:
+    """Whoever reads it reads all that anybody publishes to its subjects."""
+    live = secured.live
+
+    def make(*subjects: str, name: str = "MINE") -> int:
+        """Make a stream, or change its subjects; return the error's number, or 0."""
+
+        async def act(client: Client, errors: list[str]) -> int:
+            jetstream = client.jetstream(timeout=30)
+            try:
+                if jetstream_has:
+                    await jetstream.update_stream(name=name, subjects=list(subjects))
+                else:
+                    await jetstream.add_stream(name=name, subjects=list(subjects))
+            except nats.js.errors.APIError as error:
+                return error.err_code or -1
+            return 0
+
+        return secured.do(act, user="other")
+
+    jetstream_has = False
+    for operation in (Operation.CREATE, Operation.ALTER, Operation.ALTER_CONFIGS, Operation.READ):
+        allow(live, "other", operation, ResourceType.TOPIC, "MINE")
+    allow(live, "other", Operation.READ, ResourceType.SUBJECT, "orders/*")
+    refused = ApiCode.NOT_ALLOWED.value[1]
+    assert make(">") == refused
+    assert make("orders.new", "bills.new") == refused
+    deny(live, "other", "orders/secret")
+    assert make("orders.>") == refused
+    assert make("*.new") == refused
+    assert make("orders.new", "orders.new.*") == 0
+    jetstream_has = True
+    assert make("orders.new", "orders.>") == refused
+    assert make("orders.new", "orders.old") == 0
+    # What it stores already may stay, though the rule is gone.
+    forget_rules(live, "other")
+    allow(live, "other", Operation.ALTER, ResourceType.TOPIC, "MINE")
+    allow(live, "other", Operation.ALTER_CONFIGS, ResourceType.TOPIC, "MINE")
+    assert make("orders.new") == 0
+    assert make("orders.new", "orders.old") == refused
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_the_option_of_a_stream_is_no_way_around(secured: Secured, is_new: bool) -> None:
+    live, name = secured.live, f"PLAIN{is_new}"
+    for operation in (Operation.CREATE, Operation.ALTER_CONFIGS):
+        allow(live, "other", operation, ResourceType.TOPIC, name)
+    stream = '{"name":"%s","subjects":["%s"]}'
+    plain = CreateTopic(name=name, partition_count=1, replication_factor=1)
+    if not is_new:
+        assert not isinstance(submit(live, plain), RequestRefused)
+
+    def set_to(subject: str) -> object:
+        value = stream % (name, subject)
+        if is_new:
+            return submit(live, msgspec.structs.replace(plain, configs={STREAM: value}))
+        return submit(
+            live, ChangeConfig(topic=name, changes=[ConfigChange(name=STREAM, value=value)])
+        )
+
+    assert isinstance(set_to("bills.>"), TopicNotAuthorized)
+    allow(live, "other", Operation.READ, ResourceType.SUBJECT, "bills/*")
+    assert not isinstance(set_to("bills.>"), RequestRefused)
+
+
+def test_a_consumer_sends_only_where_its_maker_may_write(secured: Secured) -> None:
+    live = secured.live
+
+    async def fill(client: Client, errors: list[str]) -> None:
+        jetstream = client.jetstream(timeout=30)
+        await jetstream.add_stream(name="SENT", subjects=["sent"])
+        await jetstream.publish("sent", b"reboot")
+
+    secured.do(fill)
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, "SENT")
+    allow(live, "other", Operation.CREATE, ResourceType.QUEUE, "*")
+
+    def push_to(target: str, *, ack_policy: str) -> int:
+        async def act(client: Client, errors: list[str]) -> int:
+            config = {"deliver_subject": target, "ack_policy": ack_policy, "durable_name": None}
+            asked = {"stream_name": "SENT", "config": {**config, "name": f"c-{ack_policy}"}}
+            request = json.dumps(asked).encode()
+            answer = await client.request(
+                f"$JS.API.CONSUMER.CREATE.SENT.c-{ack_policy}", request, 30
+            )
+            error = json.loads(answer.data).get("error", {})
+            return int(error.get("err_code", 0))
+
+        return secured.do(act, user="other")
+
+    for ack_policy in ("none", "explicit"):
+        assert push_to("commands", ack_policy=ack_policy) == ApiCode.NOT_ALLOWED.value[1]
+        assert push_to("_INBOX.of.mine", ack_policy=ack_policy) == 0
+    consumer = {CONSUMER: '{"deliver_subject":"commands"}'}
+    change = ChangeQueue(vhost="/", name="c", changes=dict(consumer))
+    allow(live, "other", Operation.ALTER, ResourceType.QUEUE, "*")
+    assert isinstance(submit(live, change), TopicNotAuthorized)
+
+
+def test_an_answer_of_jetstream_goes_only_where_who_asks_may_write(secured: Secured) -> None:
+    """It may be what the client itself has put into a stream."""
+
+    async def ask(client: Client, errors: list[str]) -> list[str]:
+        await client.publish("$JS.API.INFO", reply="commands")
+        return await flush(client, errors)
+
+    said = ['nats: permissions violation for publish to "commands"']
+    assert secured.do(ask, user="other") == said
+    allow(secured.live, "other", Operation.WRITE, ResourceType.SUBJECT, "commands")
+    assert secured.do(ask, user="other") == []

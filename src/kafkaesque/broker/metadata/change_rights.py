@@ -15,6 +15,15 @@ from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
+from kafkaesque.broker.options.nats import (
+    CONSUMER,
+    INBOX_PREFIX,
+    STREAM,
+    capture_of,
+    captured_by,
+    subject_resource,
+    target_of,
+)
 from kafkaesque.broker.options.queues import (
     DEFAULT_EXCHANGE_WORD,
     FORWARD_EXCHANGE,
@@ -102,6 +111,13 @@ class _Case:
         decision = self._judge.decide(client.who, client.host, operation, kind, name)
         return refusal_words(decision, operation, kind, name)
 
+    def may_all_of(self, operation: Operation, kind: ResourceType, name: str, prefix: str) -> bool:
+        """Tell whether it may be done to all names that begin with a prefix, and are meant."""
+        client = self.client
+        return self.may(operation, kind, name) and not self._judge.has_deny_among(
+            client.who, client.host, operation, kind, prefix
+        )
+
     def may_cluster(self, operation: Operation) -> bool:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -126,8 +142,21 @@ def _topic_refusal() -> NotAuthorized:
 def _creation(case: _Case) -> NotAuthorized | None:
     operation, name = Operation.CREATE, case.command.name
     if case.may_cluster(operation) or case.may(operation, ResourceType.TOPIC, name):
-        return None
+        return _capture(case, name, case.command.configs.get(STREAM))
     return _topic_refusal()
+
+
+def _capture(case: _Case, topic: str, stream: str | None) -> NotAuthorized | None:
+    """Whoever reads a stream reads all that is published to its subjects."""
+    if not stream:
+        return None
+    known = case.state.topics.get(topic)
+    before = "" if known is None else known.configs.get(STREAM, "")
+    for subject in captured_by(topic, stream) - captured_by(topic, before):
+        capture = capture_of(subject)
+        if not case.may_all_of(Operation.READ, ResourceType.SUBJECT, *capture):
+            return TopicNotAuthorized(f"no rule allows to read all of subject {subject!r}")
+    return None
 
 
 def _deletion(case: _Case) -> NotAuthorized | None:
@@ -178,6 +207,7 @@ _REFUSALS: Final[Mapping[ResourceType, type[NotAuthorized]]] = {
     ResourceType.QUEUE: QueueNotAuthorized,
     ResourceType.EXCHANGE: ExchangeNotAuthorized,
     ResourceType.TOPIC: TopicNotAuthorized,
+    ResourceType.SUBJECT: TopicNotAuthorized,
 }
 
 
@@ -202,6 +232,9 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
     if stream:
         yield Way(Operation.READ, ResourceType.TOPIC, stream)
         yield Way(Operation.WRITE, ResourceType.TOPIC, stream)
+    target = target_of(options.get(CONSUMER) or "{}")
+    if target and not target.startswith(INBOX_PREFIX):
+        yield Way(Operation.WRITE, ResourceType.SUBJECT, subject_resource(target))
     source = options.get("source.topic")
     if source:
         yield Way(Operation.READ, ResourceType.TOPIC, source)
@@ -271,8 +304,14 @@ def _config(case: _Case) -> NotAuthorized | None:
     topic = case.command.topic
     if topic is None:
         return _cluster(Operation.ALTER_CONFIGS)(case)
-    is_allowed = case.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic)
-    return None if is_allowed else _topic_refusal()
+    if not case.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic):
+        return _topic_refusal()
+    for change in case.command.changes:
+        if change.name == STREAM:
+            refusal = _capture(case, topic, change.value)
+            if refusal is not None:
+                return refusal
+    return None
 
 
 def _group_config(case: _Case) -> NotAuthorized | None:

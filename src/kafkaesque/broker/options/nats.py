@@ -1,8 +1,16 @@
-"""The options by which topics are streams of NATS, and queues consumers of them."""
+"""The options by which topics are streams of NATS, and queues consumers of them.
 
-from typing import Final
+A stream stores what anybody publishes to its subjects, and a consumer may have it published to
+another one. So both are asked for in rules, by whatever way the option is set.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
 
 from kafkaesque.model.options import Option, OptionType
+from kafkaesque.routing.errors import BadName
+from kafkaesque.routing.names import NATS
 
 STREAM: Final = "nats.stream"
 CONSUMER: Final = "nats.consumer"
@@ -23,3 +31,55 @@ QUEUE_NATS_OPTIONS: Final = (
         doc="Over NATS: how the consumer was created, as JSON. Not for people to set.",
     ),
 )
+
+#: Subjects for answers that clients make up begin so: who knows one was given it.
+INBOX_PREFIX: Final = "_INBOX."
+
+
+class Capture(NamedTuple):
+    """A subject of a stream, as rules name it, and what all begin with that it stands for."""
+
+    name: str
+    prefix: str
+
+
+class _Stream(msgspec.Struct, frozen=True):
+    name: str = ""
+    subjects: list[str] | None = None
+
+
+class _Consumer(msgspec.Struct, frozen=True):
+    deliver_subject: str | None = None
+
+
+def subject_resource(subject: str) -> str:
+    """Return what rules call a subject, or what a subscription wants."""
+    try:
+        return NATS.key_of(subject)
+    except BadName:
+        return subject
+
+
+def capture_of(subject: str) -> Capture:
+    """Return what a subject of a stream, maybe with wildcards, stands for."""
+    name = subject_resource(subject)
+    end = min((name.index(each) for each in "*>" if each in name), default=len(name))
+    return Capture(name, name[:end])
+
+
+def captured_by(topic: str, stream: str) -> set[str]:
+    """Return the subjects that a topic stores with a value of `nats.stream`."""
+    try:
+        found = msgspec.json.decode(stream, type=_Stream)
+    except (msgspec.DecodeError, UnicodeError):
+        return set()  # and so it is no stream
+    return set(found.subjects or [found.name or topic])
+
+
+def target_of(consumer: str) -> str:
+    """Return where a consumer sends to, with a value of `nats.consumer`; empty: it is asked."""
+    try:
+        found = msgspec.json.decode(consumer, type=_Consumer)
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+    return found.deliver_subject or ""

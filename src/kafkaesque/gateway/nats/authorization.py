@@ -2,47 +2,43 @@
 
 A subject is named in rules as every protocol's names are: its levels with `/` between them
 (`routing/names.py`). A subscription has to lie within what is allowed. Where a rule denies a part
-of it, the messages of that part do not come.
+of it, the messages of that part do not come. A stream stores what is published to its subjects, and
+whoever reads the stream gets all of it: so who makes one has to be allowed to read all of them.
 """
 
 from __future__ import annotations
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.options.nats import INBOX_PREFIX, capture_of, subject_resource
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.routing.errors import BadName
-from kafkaesque.routing.names import NATS
-
-#: Subjects for answers that clients make up begin so: who knows one was given it.
-INBOX_PREFIX = "_INBOX."
-
-
-def resource_of(subject: str) -> str:
-    """Return what rules call a subject, or what a subscription wants."""
-    try:
-        return NATS.key_of(subject)
-    except BadName:
-        return subject
 
 
 def may_publish(rights: Rights | None, subject: str) -> bool:
     """Tell whether a client may publish to a subject; without rights it may."""
     if rights is None or subject.startswith(INBOX_PREFIX):
         return True
-    return rights.may(Operation.WRITE, ResourceType.SUBJECT, resource_of(subject))
+    return rights.may(Operation.WRITE, ResourceType.SUBJECT, subject_resource(subject))
 
 
 def may_subscribe(rights: Rights | None, subject: str) -> bool:
     """Tell whether a client may subscribe; without rights it may."""
     if rights is None or is_own_inbox(subject):
         return True
-    return rights.may(Operation.READ, ResourceType.SUBJECT, resource_of(subject))
+    return rights.may(Operation.READ, ResourceType.SUBJECT, subject_resource(subject))
 
 
 def may_have(rights: Rights | None, subject: str) -> bool:
     """Tell whether a client may have a message that its subscription wants."""
     if rights is None or subject.startswith(INBOX_PREFIX):
         return True
-    return rights.could(Operation.READ, ResourceType.SUBJECT, resource_of(subject))
+    return rights.could(Operation.READ, ResourceType.SUBJECT, subject_resource(subject))
+
+
+def may_capture(rights: Rights | None, subject: str) -> bool:
+    """Tell whether a client may have all that is published to a stream's subject stored."""
+    if rights is None:
+        return True
+    return rights.may_all_of(Operation.READ, ResourceType.SUBJECT, *capture_of(subject))
 
 
 def is_own_inbox(subject: str) -> bool:

@@ -195,6 +195,10 @@ class NatsConnection(ClientConnection):
         if not is_request and not may_publish(self.rights, event.subject):
             self.write(write_error(permissions_violation("Publish", event.subject)))
             return
+        if is_request and event.reply and not may_publish(self.rights, event.reply):
+            # The answer may have what the client has put into a stream.
+            self.write(write_error(permissions_violation("Publish", event.reply)))
+            return
         is_wanted = self._hand_on(event, is_request=is_request)
         if not is_wanted and event.reply and self._codec.options.no_responders:
             self._say_no_responders(event)

@@ -12,6 +12,7 @@ from kafkaesque.broker.metadata.queue_names import queue_resource
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
+from kafkaesque.gateway.nats.authorization import may_publish
 from kafkaesque.gateway.nats.jetstream.configs import (
     ACK_PENDING_MAX,
     ACK_WAIT_NS,
@@ -72,6 +73,9 @@ class ConsumerApi:
                 raise ApiError(ApiCode.CONSUMER_CONFIG, what)
         resource = queue_resource(queue_name(stream.name, config.name or ""))
         request.check(Operation.READ, ResourceType.TOPIC, stream.name)
+        target = config.deliver_subject
+        if target and not may_publish(request.requester.rights, target):
+            raise ApiError(ApiCode.NOT_ALLOWED, f"write of subject {target} is not allowed")
         if config.ack_policy == "none" and not config.durable_name:
             self._reader_api.create(request, stream, config)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -11,6 +11,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.options.nats import STREAM
 from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
+from kafkaesque.gateway.nats.authorization import may_capture
 from kafkaesque.gateway.nats.jetstream.appending import Remove
 from kafkaesque.gateway.nats.jetstream.configs import (
     NS_PER_MS,
@@ -82,6 +83,7 @@ class StreamApi:
                 raise ApiError(ApiCode.STREAM_EXISTS)
             self._say_info(request, found, "stream_create", did_create=False)
             return
+        _check_capture(request, config.filters)
         self._office.streams.check_subjects(config)
         topic = self._office.doors.cluster.state.topics.get(config.name)
         if topic is None:
@@ -145,6 +147,7 @@ class StreamApi:
         config = self._config_of(request)
         request.check(Operation.ALTER, _TOPIC, config.name)
         found = self._office.streams.find(config.name)
+        _check_capture(request, set(config.filters).difference(found.config.filters))
         self._office.streams.check_subjects(config)
         if config.retention != found.config.retention:
             what = "stream configuration update can not change retention policy"
@@ -343,6 +346,12 @@ class StreamApi:
             "STREAM.LIST": ("stream_list", self.list_all),
             "STREAM.PURGE": ("stream_purge", self.purge),
         }
+
+
+def _check_capture(request: Request, subjects: Iterable[str]) -> None:
+    for each in subjects:
+        if not may_capture(request.requester.rights, each):
+            raise ApiError(ApiCode.NOT_ALLOWED, f"read of all of subject {each} is not allowed")
 
 
 def check_name(name: str) -> None:
