@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaesque.broker.broker import SWEEP_MS
-from kafkaesque.broker.partitions.partition import HANDOVER_MS
+from kafkaesque.broker.partitions.waiting_produces import HANDOVER_MS
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import NotLeader, RequestRefused

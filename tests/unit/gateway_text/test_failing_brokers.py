@@ -8,7 +8,7 @@ import pytest
 
 from kafkaesque.broker.partitions import forwarder
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.waiting_produces import answer_until
+from kafkaesque.broker.partitions.waiting_produces import HANDOVER_MS
 from kafkaesque.broker.peers import link as peer_link
 from kafkaesque.broker.requests.retries import RETRY_MS
 from kafkaesque.chassis.rights import Rights
@@ -114,7 +114,7 @@ def test_a_message_that_is_answered_once_is_there_once(
 
     def follow_without_waiting(partition: Partition, term: int, leader: NodeId | None) -> None:
         follow(partition, term, leader)
-        partition.expire_waiting(partition._handover_until_ms)
+        partition.expire_waiting(partition._clock.now_ms() + HANDOVER_MS)
 
     monkeypatch.setattr(Partition, "on_following", follow_without_waiting)
     cluster, leader, other = made(seed)
@@ -172,7 +172,7 @@ def test_a_message_on_too_few_replicas_is_not_denied(
 
     def answer_committed(partition: Partition, high_watermark: int) -> None:
         refusal = NotEnoughReplicasAfterAppend("to fewer than wanted")
-        answer_until(partition._waiting_commit, Offset(high_watermark), refusal)
+        partition._waiting.on_committed(Offset(high_watermark), refusal)
 
     monkeypatch.setattr(Partition, "_answer_committed", answer_committed)
     answers = {"m": say(cluster, other, "PUBS orders m")}

@@ -1,16 +1,12 @@
 """A partition on this broker: what is produced to it and what is read from it.
 
 Theory of operation. A produced batch is checked, given its offsets and the leader epoch in place,
-and proposed to the partition's Raft group. Its answer waits in a queue until the log is durable
-here (`acks=1`) or the batch is committed (`acks=all`); both queues are in offset order, so that a
-step of either mark answers a prefix. When another broker takes over, as on each planned change of
-leader, it mostly commits what this log has: whoever waits for a commit is answered by that, unless
-the new leader cuts the batch off or is not heard of for `HANDOVER_MS`. Readers see committed
+and proposed to the partition's Raft group. Its answer waits until the log is durable here
+(`acks=1`) or the batch is committed (`acks=all`): see `waiting_produces`. Readers see committed
 records only; those that wait for more are woken when the high watermark moves. The last stable
 offset, where readers of committed transactions stop, moves with it only.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -24,12 +20,10 @@ from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.broker.partitions.record_times import RecordTimes
 from kafkaesque.broker.partitions.refused_batches import GAPS_MS, RefusedBatches, is_after
 from kafkaesque.broker.partitions.waiting_produces import (
+    WAITING_PRODUCES_MAX,
     OnProduced,
     WaitingProduce,
-    add_in_order,
-    answer_until,
-    expire,
-    refuse_after,
+    WaitingProduces,
 )
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
@@ -58,10 +52,6 @@ from kafkaesque.raft.formation import formation_of
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 
-#: Produce requests that wait for their acknowledgement, per partition.
-WAITING_PRODUCES_MAX = 50_000
-#: How long those that wait for a commit wait for what the next leader commits.
-HANDOVER_MS = 1_000
 #: Readers that wait for new records, per partition.
 WATCHERS_MAX = 20_000
 
@@ -94,9 +84,7 @@ class Partition:
         self._clock = clock
         self._on_leadership = on_leadership
         self._activity = activity
-        self._waiting_commit: deque[WaitingProduce] = deque()
-        self._waiting_durable: deque[WaitingProduce] = deque()
-        self._handover_until_ms = 0
+        self._waiting = WaitingProduces()
         self._durable_offset = Offset(0)
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
@@ -302,7 +290,7 @@ class Partition:
         replica = self._replica()
         if acks == -1 and self.config.min_insync_replicas > 1:
             self._check_in_sync(replica)
-        if len(self._waiting_commit) + len(self._waiting_durable) >= WAITING_PRODUCES_MAX:
+        if self._waiting.is_full:
             raise NotEnoughReplicas(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
         if checked is None:
             return check_produced(self, records, self.config, self._times.earliest_ms(self.config))
@@ -364,7 +352,7 @@ class Partition:
         self.check_leader()
         replica = self._replica()
         self._check_in_sync(replica)
-        if len(self._waiting_commit) + len(self._waiting_durable) >= WAITING_PRODUCES_MAX:
+        if self._waiting.is_full:
             raise OverBound(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
         offset = self.producers.check_marker(
             producer_id, producer_epoch, marker.coordinator_epoch, is_epoch_bumped=is_epoch_bumped
@@ -455,21 +443,17 @@ class Partition:
         if next_offset <= mark:
             on_done(result)
             return
-        waiting = self._waiting_commit if acks == -1 else self._waiting_durable
         item = WaitingProduce(next_offset, self._clock.now_ms() + timeout_ms, result, on_done)
-        add_in_order(waiting, item)
+        self._waiting.add(item, for_commit=acks == -1)
 
     def expire_waiting(self, now_ms: int) -> None:
         """Answer requests whose time is up; called every now and then."""
-        for waiting in (self._waiting_commit, self._waiting_durable):
-            expire(waiting, now_ms)
-        if self._is_following and now_ms >= self._handover_until_ms:
-            refuse_after((self._waiting_commit,), Offset(0), self._other_leader)
+        self._waiting.expire(now_ms, self._other_leader)
 
     @property
     def has_waiting(self) -> bool:
         """Whether a produce request waits for its acknowledgement."""
-        return bool(self._waiting_commit or self._waiting_durable)
+        return bool(self._waiting)
 
     # -- reading
 
@@ -587,6 +571,7 @@ class Partition:
     def on_leading(self, term: int) -> None:
         """See `ReplicaListener`."""
         self._is_following = False
+        self._waiting.on_leading()
         end_offset = self.log.end_offset
         self.producers.on_leading(end_offset)
         # A log without records had no leader to lose.
@@ -599,26 +584,19 @@ class Partition:
 
     def on_following(self, term: int, leader: NodeId | None) -> None:
         """See `ReplicaListener`."""
-        if not self._is_following:
-            self._handover_until_ms = self._clock.now_ms() + HANDOVER_MS
         self._is_following = True
         self.producers.on_following()
         if self.tables is not None:
             self.tables.on_following()
-        # What is durable here alone the next leader may not have.
-        refuse_after((self._waiting_durable,), Offset(0), self._other_leader)
+        self._waiting.on_following(self._clock.now_ms(), self._other_leader)
         if self.replica is None or self.replica.is_closed:
-            self._refuse_cut_off(Offset(0))
+            self._waiting.refuse_after(Offset(0), self._other_leader)
         self._on_leadership(self)
         self._wake()
 
     def _other_leader(self) -> NotLeader:
         leader = None if self.replica is None else self.replica.leader
         return NotLeader(f"{self.state.topic_partition} has another leader", leader)
-
-    def _refuse_cut_off(self, end_offset: Offset) -> None:
-        waiting = (self._waiting_commit, self._waiting_durable)
-        refuse_after(waiting, end_offset, self._other_leader)
 
     def on_appended(self, batches: Sequence[AppendedBatch]) -> None:
         """See `ReplicaListener`."""
@@ -632,7 +610,7 @@ class Partition:
     def on_truncated(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
         self._durable_offset = min(self._durable_offset, end_offset)
-        self._refuse_cut_off(end_offset)
+        self._waiting.refuse_after(end_offset, self._other_leader)
         self.producers.truncate(end_offset)
         if self.tables is not None:
             self.tables.on_truncated(end_offset)
@@ -646,7 +624,7 @@ class Partition:
         """See `ReplicaListener`."""
         self._durable_offset = min(self._durable_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
-        self._refuse_cut_off(end_offset)
+        self._waiting.refuse_after(end_offset, self._other_leader)
         self.producers.begin_at(end_offset)
         if self.tables is not None:
             self.tables.begin_at(end_offset)
@@ -654,7 +632,7 @@ class Partition:
     def on_durable(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
         self._durable_offset = end_offset
-        answer_until(self._waiting_durable, end_offset)
+        self._waiting.on_durable(end_offset)
 
     def on_committed(self, high_watermark: Offset) -> None:
         """See `ReplicaListener`."""
@@ -666,14 +644,13 @@ class Partition:
         self.producers.on_committed(high_watermark)
         if self.tables is not None:
             self.tables.on_committed(high_watermark)
-        waiting = self._waiting_commit
-        if waiting and waiting[0].next_offset <= high_watermark:
+        if self._waiting.is_committed(high_watermark):
             if self._is_following:
-                answer_until(waiting, high_watermark)
+                self._waiting.on_committed(high_watermark)
             elif self.config.min_insync_replicas > 1 and self._min_insync > 1:
                 self._answer_committed(high_watermark)
             else:
-                answer_until(waiting, high_watermark)
+                self._waiting.on_committed(high_watermark)
         self._wake()
 
     def _answer_committed(self, high_watermark: Offset) -> None:
@@ -682,15 +659,14 @@ class Partition:
         if len(self._replica().in_sync()) < self._min_insync:
             what = "written, but to fewer replicas than min.insync.replicas"
             refusal = NotEnoughReplicasAfterAppend(what)
-        answer_until(self._waiting_commit, high_watermark, refusal)
+        self._waiting.on_committed(high_watermark, refusal)
 
     def on_failed(self, error: Exception) -> None:
         """See `ReplicaListener`."""
         self.failure = error
         if self.tables is not None:
             self.tables.on_following()
-        refuse_after(
-            (self._waiting_commit, self._waiting_durable),
+        self._waiting.refuse_after(
             Offset(0),
             lambda: StorageFailed(f"{self.state.topic_partition} went offline: {error}"),
         )
@@ -711,7 +687,7 @@ class Partition:
         def on_durable() -> None:
             # Not before: until then the log is what it was. With `write.caching` more may have
             # been committed here than the group has now.
-            self._refuse_cut_off(Offset(0))
+            self._waiting.refuse_after(Offset(0), self._other_leader)
             self.high_watermark = start_offset
             with suppress(DiskFailed):  # the store has told its driver
                 install()
