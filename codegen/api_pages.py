@@ -18,6 +18,7 @@ TYPES = ROOT / "console" / "src" / "lib" / "types.ts"
 sys.path.insert(0, str(ROOT / "src"))
 
 from kafkaesque.admin.api.api import make_routes  # noqa: E402
+from kafkaesque.admin.api.authorization import ROWS  # noqa: E402
 from kafkaesque.admin.api.calls import Route  # noqa: E402
 from kafkaesque.admin.api.context import Context  # noqa: E402
 from kafkaesque.admin.api.openapi import write_document  # noqa: E402
@@ -86,8 +87,8 @@ def document_source() -> str:
 def page_source() -> str:
     """Returns the page for people."""
     routes, document = make_document()
-    lines = [HEAD.rstrip("\n"), "", "| operation | what it does | query | body | answer |"]
-    lines.append("|---|---|---|---|---|")
+    lines = [HEAD.rstrip("\n"), "", "| operation | what it does | query | body | answer | needs |"]
+    lines.append("|---|---|---|---|---|---|")
     for route in routes:
         operation = document["paths"][f"/api/v1{route.path}"][route.method.lower()]
         query = ", ".join(f"`{e['name']}`" for e in operation["parameters"] if e["in"] == "query")
@@ -96,9 +97,8 @@ def page_source() -> str:
         answer = f"`{result.__name__}`" if result is not None else ""
         if route.result is None:
             answer += f", as `{route.content_type}`"
-        lines.append(
-            f"| `{route.method} {route.path}` | {route.summary} | {query} | {body} | {answer} |"
-        )
+        cells = [f"`{route.method} {route.path}`", route.summary, query, body, answer]
+        lines.append(f"| {' | '.join([*cells, needs_of(route.name)])} |")
     lines += ["", "## Types", "", "Times are Unix times in milliseconds, sizes are bytes."]
     for name, schema in sorted(document["components"]["schemas"].items()):
         lines += ["", f"**`{name}`**: {schema.get('description', '').strip()}", ""]
@@ -107,6 +107,18 @@ def page_source() -> str:
             optional = "" if field in required else ", may be left out"
             lines.append(f"- `{field}`: `{type_of(kind)}`{optional}")
     return "\n".join(lines) + "\n"
+
+
+def needs_of(name: str) -> str:
+    """Returns what an operation needs, in words."""
+    row = ROWS[name]
+    if row.is_for_strangers:
+        return "nothing"
+    if row.operation is None:
+        return "nothing: shows what may be seen"
+    kind = row.resource_type.name.lower().replace("_", " ")
+    words = f"{row.operation.name.title().replace('_', '')} on the {kind}"
+    return f"{words}, or on the cluster" if row.or_cluster else words
 
 
 def types_source() -> str:

@@ -12,6 +12,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "kafka-apis.md"
 sys.path.insert(0, str(ROOT / "src"))
 
+from kafkaesque.access.operations import SUPPORTED as OPERATIONS  # noqa: E402
+from kafkaesque.access.operations import Operation, ResourceType  # noqa: E402
+from kafkaesque.gateway.kafka.authorization import ROWS  # noqa: E402
 from kafkaesque.gateway.kafka.handlers import (  # noqa: E402
     DIFFERENCES,
     HANDLERS,
@@ -39,6 +42,10 @@ versions of it that there are, and everything else closes the connection.
 
 CARRIED_OUT = """
 ## Carried out
+
+The last column has what a client may have to be allowed, by its request, on the resources that it
+names: see [rules](security.md#rules). "Any" stands for any operation: the answer shows what the
+client may do, and what it may see.
 """
 
 NOT_HERE = """
@@ -64,6 +71,24 @@ protocol of their own among themselves, at another port.
 
 def _versions(first: int, last: int) -> str:
     return str(first) if first == last else f"{first} to {last}"
+
+
+def needs_of(key: int) -> str:
+    """Returns what an API needs: operations by type of resource."""
+    found: dict[ResourceType, list[Operation]] = {}
+    for operation, kind in ROWS[key].needs:
+        found.setdefault(kind, []).append(operation)
+    return "; ".join(f"{_word(kind)}: {_operations(kind, asked)}" for kind, asked in found.items())
+
+
+def _operations(kind: ResourceType, asked: list[Operation]) -> str:
+    if set(asked) == set(OPERATIONS[kind]) and len(asked) > 1:
+        return "any"
+    return ", ".join(_word(each).title().replace(" ", "") for each in asked)
+
+
+def _word(each: Operation | ResourceType) -> str:
+    return each.name.lower().replace("_", " ")
 
 
 def _row(*cells: object) -> str:
@@ -95,20 +120,24 @@ def page_source() -> str:
     """Returns the whole page."""
     check(KAFKA_APIS)
     lines = [HEAD + CARRIED_OUT.rstrip("\n"), ""]
-    lines += [f"| key | API | Apache Kafka {VERSION} | Kafkaesque | difference |", "|---" * 5 + "|"]
+    head = f"| key | API | Apache Kafka {VERSION} | Kafkaesque | difference | needs |"
+    lines += [head, "|---" * 6 + "|"]
     for api in KAFKA_APIS:
         if api.key in HANDLERS:
             ours = SUPPORTED[api.key]
             cells = (_versions(api.first, api.last), _versions(ours.first, ours.last))
-            lines.append(_row(api.key, api.name, *cells, DIFFERENCES.get(api.key, "")))
+            difference = DIFFERENCES.get(api.key, "")
+            lines.append(_row(api.key, api.name, *cells, difference, needs_of(api.key)))
     lines += [NOT_HERE.rstrip("\n"), ""]
     lines += [f"| key | API | Apache Kafka {VERSION} | why |", "|---" * 4 + "|"]
     for api in KAFKA_APIS:
         if api.key in NOT_CARRIED_OUT:
             versions = _versions(api.first, api.last)
             lines.append(_row(api.key, api.name, versions, NOT_CARRIED_OUT[api.key]))
-    lines += [OWN.rstrip("\n"), "", "| key | versions | what |", "|---" * 3 + "|"]
-    lines += [_row(key, _versions(*SUPPORTED[key]), what) for key, what in OWN_APIS.items()]
+    lines += [OWN.rstrip("\n"), "", "| key | versions | what | needs |", "|---" * 4 + "|"]
+    lines += [
+        _row(key, _versions(*SUPPORTED[key]), what, needs_of(key)) for key, what in OWN_APIS.items()
+    ]
     lines += [CONTROLLERS.rstrip("\n"), ""]
     lines += [f"| key | API | Apache Kafka {VERSION} |", "|---" * 3 + "|"]
     for api in KAFKA_APIS:
