@@ -52,7 +52,8 @@ def _send_all(
                 sent[body] += 1
                 try:
                     sender.connection.send(destination, body, headers={"receipt": body})
-                except stomp.exception.NotConnectedException:
+                except (stomp.exception.NotConnectedException, OSError):
+                    # The library's other thread closes the socket when the broker has.
                     break
                 if not is_killed and len(left) - left.index(body) < len(bodies) // 2:
                     is_killed = True

@@ -7,12 +7,14 @@ import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import msgspec
 import nats
+import nats.errors
 import nats.js.errors
 import pytest
 from nats.aio.client import Client
@@ -51,6 +53,15 @@ class Secured:
         for user in ("root", "other"):
             add_user(live, user)
 
+    async def connect(self, user: str) -> Client:
+        """Return a client that has logged in."""
+        return await nats.connect(
+            f"nats://127.0.0.1:{self.ports[AccessMode.REQUIRED]}",
+            allow_reconnect=False,
+            user=user,
+            password=PASSWORD,
+        )
+
     def do(
         self,
         act: Callable[[Client, list[str]], Awaitable[ResultT]],
@@ -81,6 +92,15 @@ class Secured:
 
     def in_thread(self, act: Callable[[], ResultT]) -> ResultT:
         """Do something in another thread: the broker runs in this one."""
+        return self.result(self.begin_in_thread(act))
+
+    def result(self, end: Future[ResultT]) -> ResultT:
+        """Wait for what is done in another thread."""
+        self.live.wait(end.done, "the client is done")
+        return end.result()
+
+    def begin_in_thread(self, act: Callable[[], ResultT]) -> Future[ResultT]:
+        """Do something in another thread, while this one can do something else."""
         end: Future[ResultT] = Future()
 
         def run() -> None:
@@ -90,8 +110,7 @@ class Secured:
                 end.set_exception(error)
 
         Thread(target=run, daemon=True).start()
-        self.live.wait(end.done, "the client is done")
-        return end.result()
+        return end
 
     def answer(self, mode: AccessMode = AccessMode.REQUIRED, **options: Any) -> bytes:
         """Return what is said behind INFO to a CONNECT and a PING (nats-py leaks its sockets)."""
@@ -314,3 +333,77 @@ def test_an_answer_of_jetstream_goes_only_where_who_asks_may_write(secured: Secu
     assert secured.do(ask, user="other") == said
     allow(secured.live, "other", Operation.WRITE, ResourceType.SUBJECT, "commands")
     assert secured.do(ask, user="other") == []
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("ack_policy", ["none", "explicit"])
+def test_a_rule_that_goes_while_messages_are_waited_for(
+    secured: Secured, ack_policy: str, is_kept: bool
+) -> None:
+    live, stream = secured.live, f"GOES-{ack_policy}-{is_kept}"
+    subject = stream.lower()
+
+    async def begin(client: Client, errors: list[str]) -> None:
+        await client.jetstream(timeout=30).add_stream(name=stream, subjects=[subject])
+
+    secured.do(begin)
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, stream)
+    for operation in (Operation.READ, Operation.CREATE):
+        allow(live, "other", operation, ResourceType.QUEUE, "*")
+    has_first, is_forgotten = Event(), Event()
+
+    async def pull(client: Client) -> list[bytes]:
+        config = {"ack_policy": ack_policy, "name": "c"}
+        asked = json.dumps({"stream_name": stream, "config": config}).encode()
+        await client.request(f"$JS.API.CONSUMER.CREATE.{stream}.c", asked, 30)
+        taken = await client.subscribe(inbox := client.new_inbox())
+        wanted = json.dumps({"batch": 2, "expires": 60_000_000_000}).encode()
+        await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c", wanted, reply=inbox)
+        publisher = await secured.connect("root")
+        found = []
+        with suppress(nats.errors.TimeoutError):
+            for body in (b"before", b"after"):
+                await publisher.jetstream(timeout=30).publish(subject, body)
+                found.append((await taken.next_msg(timeout=2)).data)  # empty: why there are none
+                has_first.set()
+                await asyncio.to_thread(is_forgotten.wait, 60)
+        await publisher.close()
+        return [each for each in found if each]
+
+    async def run() -> list[bytes]:
+        client = await secured.connect("other")
+        try:
+            return await pull(client)
+        finally:
+            await client.close()
+
+    end = secured.begin_in_thread(lambda: asyncio.run(run()))
+    live.wait(lambda: has_first.is_set() or end.done(), "the first message has come")
+    if not is_kept:
+        forget_rules(live, "other")
+    is_forgotten.set()
+    assert secured.result(end) == ([b"before", b"after"] if is_kept else [b"before"])
+
+
+def test_streams_that_are_not_there_and_forbidden_ones_look_alike(secured: Secured) -> None:
+    async def begin(client: Client, errors: list[str]) -> None:
+        await client.jetstream(timeout=30).add_stream(name="SECRET")
+
+    secured.do(begin)
+    calls = ["STREAM.INFO.{}", "STREAM.MSG.GET.{}", "STREAM.PURGE.{}", "CONSUMER.NAMES.{}"]
+    calls += ["CONSUMER.LIST.{}"]
+    calls += [f"CONSUMER.{word}.{{}}.c" for word in ("CREATE", "INFO", "DELETE")]
+
+    async def ask(client: Client, errors: list[str]) -> list[tuple[str, ...]]:
+        found = []
+        for call in calls:
+            told = []
+            for name in ("SECRET", "ABSENT"):
+                answer = await client.request(f"$JS.API.{call.format(name)}", b"{}", 30)
+                told.append(answer.data.decode().replace(name, "NAME"))
+            found.append(tuple(told))
+        return found
+
+    for present, absent in secured.do(ask, user="other"):
+        assert present == absent
+        assert f'"err_code":{ApiCode.NOT_ALLOWED.value[1]}' in present

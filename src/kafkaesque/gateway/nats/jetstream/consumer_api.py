@@ -33,7 +33,7 @@ from kafkaesque.gateway.nats.jetstream.consumers import (
 )
 from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused, rfc3339
+from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request, refused, rfc3339
 from kafkaesque.gateway.nats.jetstream.pulling import Pull, PullRequest
 from kafkaesque.gateway.nats.jetstream.pushing import Pushing
 from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
@@ -64,6 +64,7 @@ class ConsumerApi:
     def create(self, request: Request) -> None:
         """CONSUMER.CREATE, CONSUMER.DURABLE.CREATE."""
         stream_name, name, wanted = self._wanted(request)
+        request.check(Operation.READ, ResourceType.TOPIC, stream_name)
         stream = self._office.streams.find(stream_name)
         config = _completed(wanted.config, name, self._office)
         check_consumer(config)
@@ -72,7 +73,6 @@ class ConsumerApi:
                 what = "consumer filter subject is not a valid subset of the interest subjects"
                 raise ApiError(ApiCode.CONSUMER_CONFIG, what)
         resource = queue_resource(queue_name(stream.name, config.name or ""))
-        request.check(Operation.READ, ResourceType.TOPIC, stream.name)
         target = config.deliver_subject
         if target and not may_publish(request.requester.rights, target):
             raise ApiError(ApiCode.NOT_ALLOWED, f"write of subject {target} is not allowed")
@@ -191,14 +191,15 @@ class ConsumerApi:
     def delete(self, request: Request) -> None:
         """CONSUMER.DELETE."""
         stream, name = request.words
-        self._office.streams.find(stream)
         reader = self._reader_api.readers.look(stream, name)
         if reader is not None:
+            request.check(Operation.READ, ResourceType.TOPIC, stream)
             reader.end()
             request.answer("consumer_delete", success=True)
             return
         resource = queue_resource(queue_name(stream, name))
         request.check(Operation.DELETE, _QUEUE, resource)
+        self._office.streams.find(stream)
         queue = self._office.consumers.find(stream, name).queue.queue
 
         def on_gone(_: bool) -> None:
@@ -220,12 +221,13 @@ class ConsumerApi:
     def info(self, request: Request) -> None:
         """CONSUMER.INFO."""
         stream_name, name = request.words
-        stream = self._office.streams.find(stream_name)
         reader = self._reader_api.readers.look(stream_name, name)
         if reader is not None:
+            request.check(Operation.READ, ResourceType.TOPIC, stream_name)
             self._reader_api.say_info(request, reader)
             return
         request.check(Operation.DESCRIBE, _QUEUE, queue_resource(queue_name(stream_name, name)))
+        stream = self._office.streams.find(stream_name)
         consumer = self._office.consumers.find(stream_name, name)
         self._say_info(request, stream, consumer, "consumer_info")
 
@@ -333,6 +335,7 @@ class ConsumerApi:
 
     def _seen(self, request: Request) -> tuple[list[Consumer], PageRequest]:
         (stream,) = request.words
+        request.check(Operation.DESCRIBE, ResourceType.TOPIC, stream)
         self._office.streams.find(stream)
         rights = request.requester.rights
         found = [
@@ -350,6 +353,7 @@ class ConsumerApi:
         stream_name, name = request.words
         reader = self._reader_api.readers.look(stream_name, name)
         if reader is not None:
+            request.check(Operation.READ, ResourceType.TOPIC, stream_name)
             self._reader_api.pull(request, reader, _pull_of(request.payload))
             return
         request.check(Operation.READ, _QUEUE, queue_resource(queue_name(stream_name, name)))
@@ -363,10 +367,11 @@ class ConsumerApi:
         Raises:
             ApiError: what it wants cannot be read.
         """
+        resource = queue_resource(queue_name(stream.name, consumer.name))
         pull = Pull(
             self._office,
             self._delivering,
-            request.requester,
+            Entitled(request.requester, Operation.READ, _QUEUE, resource),
             stream,
             consumer,
             request.reply,

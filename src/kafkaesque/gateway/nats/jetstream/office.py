@@ -50,6 +50,34 @@ class Requester(Protocol):
         """Whether it is still connected."""
 
 
+class Entitled:
+    """A client that waits for something, as long as a rule allows it what it needs."""
+
+    __slots__ = ("_need", "_requester")
+
+    def __init__(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str
+    ) -> None:
+        self._requester: Final = requester
+        self._need: Final = (operation, resource_type, name)
+
+    @property
+    def rights(self) -> Rights | None:
+        """See `Requester`."""
+        return self._requester.rights
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether it may have what it waits for, by the rules of now."""
+        rights = self.rights
+        return rights is None or rights.could(*self._need)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still connected, and may have what it waits for."""
+        return self._requester.is_open and self.has_rule
+
+
 class Request:
     """One request to the API."""
 

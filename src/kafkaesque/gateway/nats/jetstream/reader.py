@@ -16,7 +16,7 @@ from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.delivering import send_message
-from kafkaesque.gateway.nats.jetstream.office import Office
+from kafkaesque.gateway.nats.jetstream.office import Entitled, Office
 from kafkaesque.gateway.nats.jetstream.records import Message, read_message, read_removal
 from kafkaesque.gateway.nats.jetstream.sinks import Sink
 from kafkaesque.gateway.nats.jetstream.starting import start_of
@@ -42,6 +42,7 @@ class Reader:
         "_firsts",
         "_is_over",
         "_is_reading",
+        "_maker",
         "_next",
         "_office",
         "_on_over",
@@ -62,9 +63,11 @@ class Reader:
         office: Office,
         stream: Stream,
         config: ConsumerConfig,
+        maker: Entitled,
         on_over: Callable[[Reader], None],
     ) -> None:
         self._office: Final = office
+        self._maker: Final = maker
         self._on_over: Final = on_over
         self.stream: Final = stream
         self.config: Final = config
@@ -126,6 +129,9 @@ class Reader:
     def go_on(self) -> None:
         """Send what can be sent; somebody may be able to take more than before."""
         if self._is_over or self.sink is None:
+            return
+        if not self._maker.has_rule:
+            self.end()
             return
         clock = self._office.doors.clock
         if self.sink.target is None:

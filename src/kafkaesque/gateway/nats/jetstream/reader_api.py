@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig, shown_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Office, Request, rfc3339
+from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request, rfc3339
 from kafkaesque.gateway.nats.jetstream.pulling import PullRequest
 from kafkaesque.gateway.nats.jetstream.reader import Reader
 from kafkaesque.gateway.nats.jetstream.readers import Readers
@@ -31,7 +32,7 @@ class ReaderApi:
                 request.fail("consumer_create", ApiError(ApiCode.NOT_AVAILABLE))
                 return
             try:
-                reader = self.readers.make(stream, config)
+                reader = self.readers.make(stream, config, _reader_of(request, stream))
                 reader.begin()
             except ApiError as error:
                 request.fail("consumer_create", error)
@@ -72,9 +73,13 @@ class ReaderApi:
             raise ApiError(ApiCode.CONSUMER_CONFIG, "the consumer is pushed")
 
         def on_read(_: bool) -> None:
-            sink.add(request.requester, request.reply, wanted)
+            sink.add(_reader_of(request, reader.stream), request.reply, wanted)
             reader.go_on()
             if not reader.pending:
                 sink.on_empty()
 
         reader.stream.log.catch_up(on_read)
+
+
+def _reader_of(request: Request, stream: Stream) -> Entitled:
+    return Entitled(request.requester, Operation.READ, ResourceType.TOPIC, stream.name)

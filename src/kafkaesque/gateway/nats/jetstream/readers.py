@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Office
+from kafkaesque.gateway.nats.jetstream.office import Entitled, Office
 from kafkaesque.gateway.nats.jetstream.reader import Reader
 from kafkaesque.gateway.nats.jetstream.sinks import PullSink, PushSink
 from kafkaesque.gateway.nats.jetstream.streams import Stream, key_of
@@ -35,8 +35,10 @@ class Readers:
             if of == stream:
                 yield reader
 
-    def make(self, stream: Stream, config: ConsumerConfig) -> Reader:
+    def make(self, stream: Stream, config: ConsumerConfig, maker: Entitled) -> Reader:
         """Return a new reader, in place of one of the same name; it has not begun.
+
+        It ends when its maker may not read the stream any more.
 
         Raises:
             ApiError: there are too many.
@@ -47,7 +49,7 @@ class Readers:
             before.end()
         if len(self._by_name) >= READERS_MAX:
             raise ApiError(ApiCode.CONSUMER_CREATE, "this server has too many consumers")
-        reader = Reader(self._office, stream, config, self._forget)
+        reader = Reader(self._office, stream, config, maker, self._forget)
         clock = self._office.doors.clock
         if config.deliver_subject:
             reader.sink = PushSink(
