@@ -11,6 +11,7 @@ import pytest
 from kafkaesque import Client, Message
 from kafkaesque.client import errors
 from kafkaesque.client.queue_client import Received
+from kafkaesque.testing import LiveCluster
 
 SOON_S = 20.0
 
@@ -209,3 +210,18 @@ def test_many_threads_share_one_client(client: Client, queue: str) -> None:
     for thread in threads:
         thread.join()
     assert client.describe(queue).counts["ready"] == 160
+
+
+def test_a_broker_that_lags_does_not_say_that_a_queue_is_not_there(cluster: LiveCluster) -> None:
+    first, _, cut_off = cluster.bootstrap_servers.split(",")
+    cluster.isolate(3)
+    with Client(first, timeout=SOON_S) as client, Client(cut_off, timeout=6.0) as lagging:
+        client.create_queue("made-meanwhile")
+        for ask in (lagging.describe, lambda name: lagging.put(name, "a")):
+            with pytest.raises(errors.KafkaesqueError) as caught:
+                ask("made-meanwhile")
+            assert not isinstance(caught.value, errors.QueueNotFound)
+        cluster.heal()
+        assert lagging.describe("made-meanwhile").name == "made-meanwhile"
+        with pytest.raises(errors.QueueNotFound):
+            lagging.describe("never-made")

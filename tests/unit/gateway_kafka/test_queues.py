@@ -152,6 +152,21 @@ def test_any_broker_knows_a_queue_as_soon_as_it_is_made(cluster: LiveCluster, na
         assert len(put(cluster, made, b"one", node=other)) == 1
 
 
+def test_any_broker_shows_a_queue_as_soon_as_it_is_made(cluster: LiveCluster, name: str) -> None:
+    for number in range(20):
+        made = f"{name}-{number}"
+        request = CreateQueueRequest(VHOST, made, options=[], timeout_ms=TIMEOUT_MS)
+        maker, other = 1 + number % 3, 1 + (number + 1) % 3
+        assert cluster.ask(request, node=maker).error_code == 0
+        if number % 2:
+            everything = DescribeQueuesRequest(None, False, TIMEOUT_MS)
+            listed = cluster.ask(everything, node=other).queues
+            assert made in [each.queue for each in listed]
+        else:
+            named = DescribeQueuesRequest([QueueName(VHOST, made)], False, TIMEOUT_MS)
+            assert [each.error_code for each in cluster.ask(named, node=other).queues] == [0]
+
+
 def test_messages_are_released_rejected_and_kept_for_longer(
     cluster: LiveCluster, name: str
 ) -> None:

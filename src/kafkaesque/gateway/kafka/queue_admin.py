@@ -24,7 +24,14 @@ from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.data_changes import tell
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.logs import in_sync_of, leader_of
-from kafkaesque.gateway.kafka.queues import ask_all, log_of
+from kafkaesque.gateway.kafka.queues import (
+    METADATA_MS_MAX,
+    ask_all,
+    doubtful,
+    log_of,
+    look_up,
+    when_known,
+)
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.options import write_value
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -144,7 +151,13 @@ def _submit(
 def on_maintain(context: Context, call: Call) -> None:
     """Purge a queue, redrive it, or let what is parked be ready again."""
     request: MaintainQueueRequest = call.read()
+    names = [QueueName(request.vhost, each) for each in (request.queue, request.target) if each]
+    when_known(
+        context, call, names, MaintainQueueResponse, lambda: _maintain(context, call, request)
+    )
 
+
+def _maintain(context: Context, call: Call, request: MaintainQueueRequest) -> None:
     def answer(outcome: Done | RequestRefused) -> None:
         _tell(context, call, request, outcome)
         if isinstance(outcome, RequestRefused):
@@ -195,6 +208,20 @@ def _maintenance(context: Context, request: MaintainQueueRequest) -> q.AnyQueueR
 def on_describe(context: Context, call: Call) -> None:
     """Describe queues, with how many messages they have if that is asked."""
     request: DescribeQueuesRequest = call.read()
+
+    def describe(is_sure: bool) -> None:
+        _describe(context, call, request, is_sure=is_sure)
+
+    if request.queues is None:
+        # Who has made one over another broker expects it in the list.
+        context.doors.cluster.when_current(METADATA_MS_MAX, describe)
+    else:
+        look_up(context, [QueueName(each.vhost, each.queue) for each in request.queues], describe)
+
+
+def _describe(
+    context: Context, call: Call, request: DescribeQueuesRequest, *, is_sure: bool
+) -> None:
     described: list[DescribedQueue] = []
     found: list[tuple[DescribedQueue, QueueState]] = []
     if request.queues is None:
@@ -205,7 +232,8 @@ def on_describe(context: Context, call: Call) -> None:
             try:
                 state = context.doors.queues.find(QueueName(each.vhost, each.queue))
             except RequestRefused as refusal:
-                described.append(_absent(each.vhost, each.queue, refusal))
+                said = refusal if is_sure else doubtful()
+                described.append(_absent(each.vhost, each.queue, said))
             else:
                 shown = _described(context, state)
                 described.append(shown)

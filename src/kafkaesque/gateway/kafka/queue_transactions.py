@@ -46,8 +46,8 @@ ANY_PARTITION: Final = -1
 def on_run(context: Context, call: Call) -> None:
     """Run a transaction; answered when its end is decided."""
     request: RunTransactionRequest = call.read()
-    names = [each.queue for each in request.queues]
-    when_known(context, request.vhost, names, lambda: _run(context, call, request))
+    names = [QueueName(request.vhost, each.queue) for each in request.queues]
+    when_known(context, call, names, RunTransactionResponse, lambda: _run(context, call, request))
 
 
 def _run(context: Context, call: Call, request: RunTransactionRequest) -> None:

@@ -8,7 +8,7 @@ nothing else is asked on.
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import (
     InvalidRequest,
+    LeaderNotAvailable,
     QueueInUse,
     QueueNotAuthorized,
     RequestRefused,
@@ -55,7 +56,7 @@ TIMEOUT_MS: Final = 30_000
 #: Consumers that one connection may attach.
 CONSUMERS_MAX: Final = 1_000
 #: How long a request for a queue that is unknown here waits for the metadata of now.
-METADATA_MS_MAX: Final = 1_000
+METADATA_MS_MAX: Final = 5_000
 
 ResultT = TypeVar("ResultT")
 
@@ -78,24 +79,57 @@ def log_of(context: Context, vhost: str, queue: str) -> TopicId:
     return context.doors.queues.find(QueueName(vhost, queue)).topic_id
 
 
-def when_known(
-    context: Context, vhost: str, queues: Iterable[str], go_on: Callable[[], None]
+def look_up(
+    context: Context, queues: Iterable[QueueName], on_known: Callable[[bool], None]
 ) -> None:
-    """Go on at once, or, if one of these queues is unknown here, when the metadata are current.
+    """Call with True at once, or, if one of these queues is unknown here, when it is sure.
 
-    Who has made a queue over another broker may be ahead of this one.
+    Who has made a queue over another broker may be ahead of this one. With False where it cannot be
+    found out, as there is no controller.
     """
-    known = context.doors.cluster.state.queues
-    if all(QueueName(vhost, each) in known for each in queues):
-        go_on()
+    names = list(queues)
+
+    def is_known() -> bool:
+        known = context.doors.cluster.state.queues
+        return all(each in known for each in names)
+
+    if is_known():
+        on_known(True)
     else:
-        context.doors.cluster.when_current(METADATA_MS_MAX, lambda _: go_on())
+        context.doors.cluster.when_current(
+            METADATA_MS_MAX, lambda is_current: on_known(is_current or is_known())
+        )
+
+
+def doubtful() -> RequestRefused:
+    """Return what is said of a queue that is unknown here, if it is not sure: ask again."""
+    return LeaderNotAvailable("this broker cannot find out whether there is such a queue")
+
+
+def when_known(
+    context: Context,
+    call: Call,
+    queues: Iterable[QueueName],
+    response: Callable[..., Any],
+    go_on: Callable[[], None],
+) -> None:
+    """Go on when these queues are known, or there are none; else answer with a `response`."""
+
+    def on_known(is_sure: bool) -> None:
+        if is_sure:
+            go_on()
+            return
+        refusal = doubtful()
+        call.answer(response(error_code=code_of(refusal), error_message=message_of(refusal)))
+
+    look_up(context, queues, on_known)
 
 
 def on_put(context: Context, call: Call) -> None:
     """Put messages; answered at their commit."""
     request: PutMessagesRequest = call.read()
-    when_known(context, request.vhost, [request.queue], lambda: _put(context, call, request))
+    name = QueueName(request.vhost, request.queue)
+    when_known(context, call, [name], PutMessagesResponse, lambda: _put(context, call, request))
 
 
 def _put(context: Context, call: Call, request: PutMessagesRequest) -> None:
@@ -131,7 +165,8 @@ def _put(context: Context, call: Call, request: PutMessagesRequest) -> None:
 def on_take(context: Context, call: Call) -> None:
     """Take messages, now or as soon as there are any; answered when their locks are committed."""
     request: TakeMessagesRequest = call.read()
-    when_known(context, request.vhost, [request.queue], lambda: _take(context, call, request))
+    name = QueueName(request.vhost, request.queue)
+    when_known(context, call, [name], TakeMessagesResponse, lambda: _take(context, call, request))
 
 
 def _take(context: Context, call: Call, request: TakeMessagesRequest) -> None:
@@ -329,6 +364,13 @@ def _consumer(call: Call, vhost: str, queue: str, number: int) -> q.ConsumerName
 def on_attach(context: Context, call: Call) -> None:
     """Attach a consumer, or detach it."""
     request: AttachConsumerRequest = call.read()
+    name = QueueName(request.vhost, request.queue)
+    when_known(
+        context, call, [name], AttachConsumerResponse, lambda: _attach(context, call, request)
+    )
+
+
+def _attach(context: Context, call: Call, request: AttachConsumerRequest) -> None:
     vhost, queue, number = request.vhost, request.queue, request.consumer
     if call.connection.consumers is None:
         call.connection.consumers = Consumers(context)
@@ -410,7 +452,11 @@ def ask_all(
 def on_peek(context: Context, call: Call) -> None:
     """Show messages without taking them."""
     request: PeekMessagesRequest = call.read()
+    name = QueueName(request.vhost, request.queue)
+    when_known(context, call, [name], PeekMessagesResponse, lambda: _peek(context, call, request))
 
+
+def _peek(context: Context, call: Call, request: PeekMessagesRequest) -> None:
     def answer(outcome: q.PeekedMessages | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
             code, message = code_of(outcome), message_of(outcome)
