@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kafkaesque.access.credentials import AccessKey, AnyCredential, ScramVerifier
+from kafkaesque.access.credentials import AccessKey, AnyCredential, NKey, ScramVerifier
 from kafkaesque.access.explanations import explain
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal, User, user_name
@@ -93,7 +93,29 @@ class DeleteAccessKey(Asked, frozen=True, tag="delete-access-key", kw_only=True)
     access_key_id: str
 
 
-Change = ChangeUser | DeleteUser | MakeRole | DeleteRole | MakeAccessKey | DeleteAccessKey
+class AddNKey(Asked, frozen=True, tag="add-nkey", kw_only=True):
+    """Let a user, who is made if there is none, log in by the seed of a public key."""
+
+    user: str
+    public_key: str
+
+
+class DeleteNKey(Asked, frozen=True, tag="delete-nkey", kw_only=True):
+    """Remove a public key."""
+
+    public_key: str
+
+
+Change = (
+    ChangeUser
+    | DeleteUser
+    | MakeRole
+    | DeleteRole
+    | MakeAccessKey
+    | DeleteAccessKey
+    | AddNKey
+    | DeleteNKey
+)
 
 
 class ShownCredential(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +129,8 @@ class ShownCredential(msgspec.Struct, frozen=True, kw_only=True):
     is_disabled: bool
     #: Of an access key; empty for others.
     access_key_id: str = ""
+    #: Of an NKey; empty for others.
+    public_key: str = ""
 
 
 class ShownUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +276,7 @@ def _shown(credential: AnyCredential) -> ShownCredential:
         networks=credential.networks,
         is_disabled=credential.is_disabled,
         access_key_id=credential.access_key_id if isinstance(credential, AccessKey) else "",
+        public_key=credential.public_key if isinstance(credential, NKey) else "",
     )
 
 

@@ -137,6 +137,16 @@ class CertificateName(Credential, tag="certificate", frozen=True, kw_only=True):
         return (certificate_lookup(self.name),)
 
 
+class NKey(Credential, tag="nkey", frozen=True, kw_only=True):
+    """The public half of a client's key, as NATS writes it; its seed signs what a broker sends."""
+
+    public_key: str
+
+    @property
+    def lookups(self) -> tuple[LookupKey, ...]:
+        return (nkey_lookup(self.public_key),)
+
+
 class BearerToken(Credential, tag="token", frozen=True, kw_only=True):
     """A token of 256 random bits, of which only the hash is kept: a session, or a machine's."""
 
@@ -227,6 +237,7 @@ AnyCredential = (
     | SaltedDigest
     | AccessKey
     | CertificateName
+    | NKey
     | BearerToken
     | DelegationToken
     | OidcSubject
@@ -262,6 +273,11 @@ def access_key_lookup(access_key_id: str) -> LookupKey:
 def certificate_lookup(name: str) -> LookupKey:
     """Return what a certificate's name is found by."""
     return ("certificate", name)
+
+
+def nkey_lookup(public_key: str) -> LookupKey:
+    """Return what an NKey is found by."""
+    return ("nkey", public_key)
 
 
 def token_lookup(digest: bytes) -> LookupKey:

@@ -18,6 +18,9 @@ from kafkaesque.model.errors import ConfigError, RequestRefused
 if TYPE_CHECKING:
     from kafkaesque.access.json_web_tokens import JwtVerifier
 
+#: Of NATS alone, where a broker sends something to be signed before anything is said. No listener
+#: has to enable it: nobody has an NKey without being given one.
+NKEY: Final = "NKEY"
 #: Random bytes that an authentication is given for its nonce.
 NONCE_BYTES: Final = 18
 
@@ -56,6 +59,8 @@ class Client:
     certificate_name: str | None = None
     #: Random, for this authentication alone.
     nonce: bytes
+    #: What it was sent at the beginning, to be signed; empty: nothing, as by all but NATS.
+    challenge: bytes = b""
     #: Whether whoever asks sees to the second factor, and the password is not all.
     shows_second_factor: bool = False
 

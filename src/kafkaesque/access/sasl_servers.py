@@ -6,9 +6,16 @@ from typing import Final
 
 from kafkaesque.access.authentication import Authentication
 from kafkaesque.access.external import ExternalContext, ExternalServer
+from kafkaesque.access.nkeys import NKeyContext, NKeyServer
 from kafkaesque.access.oauthbearer import BearerContext, BearerServer
 from kafkaesque.access.plain import PlainContext, PlainServer
-from kafkaesque.access.sasl_mechanisms import Checkers, Client, MechanismRefused, offered
+from kafkaesque.access.sasl_mechanisms import (
+    NKEY,
+    Checkers,
+    Client,
+    MechanismRefused,
+    offered,
+)
 from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
 from kafkaesque.access.scram_messages import write_base64
 from kafkaesque.access.scram_server import ScramContext, ScramServer
@@ -70,6 +77,10 @@ def start_authentication(
     Raises:
         MechanismRefused: not one that the client was offered.
     """
+    if name == NKEY and client.challenge:
+        return NKeyServer(
+            NKeyContext(access=checkers.access, host=client.host, challenge=client.challenge)
+        )
     if name not in offered(enabled, is_encrypted=client.is_encrypted):
         raise MechanismRefused(f"the mechanism {name[:64]!r} is not offered here")
     return STARTS[name](checkers, client)

@@ -25,8 +25,10 @@ class Login:
 
     __slots__ = ("_authentication", "_connection", "_logins", "_mechanism")
 
-    def __init__(self, connection: ClientConnection, mechanism: str) -> None:
-        """Begin.
+    def __init__(
+        self, connection: ClientConnection, mechanism: str, challenge: bytes = b""
+    ) -> None:
+        """Begin; `challenge` is what the client was sent to be signed, if it was.
 
         Raises:
             MechanismRefused: not one that this client is offered.
@@ -43,6 +45,7 @@ class Login:
             host=identity.host,
             is_encrypted=connection.is_private,
             certificate=identity.certificate,
+            challenge=challenge,
         )
 
     def step(self, data: bytes, on_step: OnStep) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
@@ -17,13 +18,16 @@ import nats
 import nats.errors
 import nats.js.errors
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
 
+from kafkaesque.access.nkeys import make_nkey
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_principal
 from kafkaesque.access.rules import Effect
 from kafkaesque.broker.listeners import NATS, AccessMode, default_listener
 from kafkaesque.broker.options.nats import CONSUMER, STREAM
+from kafkaesque.broker.requests.access_commands import PutCredential, RemoveCredential
 from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic
 from kafkaesque.broker.requests.queue_commands import ChangeQueue
@@ -31,8 +35,17 @@ from kafkaesque.env.network import Address
 from kafkaesque.gateway.nats.gateway import NatsGateway
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode
 from kafkaesque.model.errors import RequestRefused, TopicNotAuthorized
+from tests.nkeys import public_key_of, sign
 from tests.unit.gateway_kafka.live import LiveCluster
-from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow, forget_rules
+from tests.unit.gateway_kafka.secured import (
+    PASSWORD,
+    SECRET,
+    SUPER,
+    add_user,
+    allow,
+    change,
+    forget_rules,
+)
 from tests.unit.protocols_nats.clauses import connect
 
 ResultT = TypeVar("ResultT")
@@ -111,6 +124,27 @@ class Secured:
 
         Thread(target=run, daemon=True).start()
         return end
+
+    def answer_signed(
+        self,
+        sign_it: Callable[[bytes], str],
+        mode: AccessMode = AccessMode.REQUIRED,
+        **options: Any,
+    ) -> bytes:
+        """Return what is said to a CONNECT with a signature of the nonce in INFO."""
+
+        def ask() -> bytes:
+            port = self.ports[AccessMode.REQUIRED]
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+                info = json.loads(link.recv(65_536).removeprefix(b"INFO "))
+                signature = sign_it(info["nonce"].encode())
+                link.sendall(connect(sig=signature, **options) + b"PING\r\n")
+                found = b""
+                while b"PONG\r\n" not in found and (piece := link.recv(65_536)):
+                    found += piece
+                return found
+
+        return self.in_thread(ask)
 
     def answer(self, mode: AccessMode = AccessMode.REQUIRED, **options: Any) -> bytes:
         """Return what is said behind INFO to a CONNECT and a PING (nats-py leaks its sockets)."""
@@ -407,3 +441,53 @@ def test_streams_that_are_not_there_and_forbidden_ones_look_alike(secured: Secur
     for present, absent in secured.do(ask, user="other"):
         assert present == absent
         assert f'"err_code":{ApiCode.NOT_ALLOWED.value[1]}' in present
+
+
+def test_an_nkey_lets_in_and_a_wrong_signature_does_not(secured: Secured) -> None:
+    live, seed = secured.live, Ed25519PrivateKey.generate()
+    key = public_key_of(seed)
+    nonces: list[bytes] = []
+
+    def sign_it(nonce: bytes) -> str:
+        nonces.append(nonce)
+        return sign(seed, nonce)
+
+    refused = b"-ERR 'Authorization Violation'\r\n"
+    assert secured.answer_signed(sign_it, nkey=key) == refused
+    credential = make_nkey("other", key)
+    change(live, PutCredential(credential=credential, epoch=0))
+    assert secured.answer_signed(sign_it, nkey=key) == b"PONG\r\n"
+    # What was signed for one connection is worth nothing on another one.
+    assert secured.answer_signed(lambda _: sign(seed, nonces[-1]), nkey=key) == refused
+    assert len(set(nonces)) == len(nonces)
+    stranger = Ed25519PrivateKey.generate()
+    assert secured.answer_signed(lambda nonce: sign(stranger, nonce), nkey=key) == refused
+    assert secured.answer(nkey=key) == refused
+    change(live, RemoveCredential(id=credential.id))
+    assert secured.answer_signed(sign_it, nkey=key) == refused
+
+
+def test_who_has_come_by_an_nkey_is_out_when_it_is_removed(secured: Secured) -> None:
+    live, seed = secured.live, Ed25519PrivateKey.generate()
+    credential = make_nkey("other", public_key_of(seed))
+    change(live, PutCredential(credential=credential, epoch=0))
+    is_in = Event()
+
+    def stay() -> bytes:
+        port = secured.ports[AccessMode.REQUIRED]
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+            nonce = json.loads(link.recv(65_536).removeprefix(b"INFO "))["nonce"]
+            signature = sign(seed, nonce.encode())
+            link.sendall(connect(nkey=credential.public_key, sig=signature) + b"PING\r\n")
+            assert link.recv(65_536) == b"PONG\r\n"
+            is_in.set()
+            with suppress(ConnectionResetError):
+                return link.recv(65_536)
+            return b""
+
+    end = secured.begin_in_thread(stay)
+    live.wait(lambda: is_in.is_set() or end.done(), "it is in")
+    change(live, RemoveCredential(id=credential.id))
+    begun = time.monotonic()
+    assert not secured.result(end) or b"-ERR" in end.result()
+    assert time.monotonic() - begun < 1.5

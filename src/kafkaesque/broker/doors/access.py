@@ -162,10 +162,12 @@ class Access:
         host: str,
         is_encrypted: bool,
         certificate: PeerCertificate | None = None,
+        challenge: bytes = b"",
     ) -> Authentication:
         """Return an authentication that waits for the client's first message.
 
-        `certificate` is what TLS has verified, for mechanisms that go by it.
+        `certificate` is what TLS has verified, and `challenge` what the client was sent to be
+        signed, for mechanisms that go by them.
 
         Raises:
             MechanismRefused: not one that the client was offered.
@@ -178,6 +180,7 @@ class Access:
             is_encrypted=is_encrypted,
             certificate_name=self._name_of(certificate),
             nonce=self._dice.unique_bytes(NONCE_BYTES),
+            challenge=challenge,
         )
         return start_authentication(mechanism, enabled, self._checkers, client)
 

@@ -2,9 +2,11 @@
 
 from kafkaesque.access.access_keys import find_access_key
 from kafkaesque.access.administration import (
+    AddNKey,
     Change,
     ChangeUser,
     DeleteAccessKey,
+    DeleteNKey,
     DeleteRole,
     DeleteUser,
     MakeAccessKey,
@@ -13,6 +15,7 @@ from kafkaesque.access.administration import (
     changed_user,
 )
 from kafkaesque.access.errors import CredentialUnknown, RoleUnknown, UserUnknown
+from kafkaesque.access.nkeys import find_nkey, make_nkey
 from kafkaesque.access.roles import Role
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.requests.access_commands import (
@@ -35,6 +38,7 @@ def commands_of(state: AccessState, change: Change) -> list[AccessCommand]:
 
     Raises:
         UserUnknown, RoleUnknown, CredentialUnknown: there is none.
+        InvalidRequest: a key is none.
     """
     match change:
         case ChangeUser():
@@ -52,6 +56,14 @@ def commands_of(state: AccessState, change: Change) -> list[AccessCommand]:
             if found is None:
                 raise CredentialUnknown(f"there is no access key {change.access_key_id!r}")
             return [RemoveCredential(id=found.id)]
+        case AddNKey():
+            credential = make_nkey(change.user, change.public_key)
+            return [PutCredential(credential=credential, epoch=0)]
+        case DeleteNKey():
+            known_key = find_nkey(state, change.public_key)
+            if known_key is None:
+                raise CredentialUnknown(f"there is no NKey {change.public_key!r}")
+            return [RemoveCredential(id=known_key.id)]
         case MakeAccessKey():
             raise InvariantBroken("a new access key is made by itself")
 

@@ -41,7 +41,11 @@ QueueOption = Annotated[
 ]
 SubjectOption = Annotated[
     str | None,
-    typer.Option("--subject", metavar="NAME", help="A subject of schemas, or * for any."),
+    typer.Option(
+        "--subject",
+        metavar="NAME",
+        help="A subject of NATS, with / between its levels, or of schemas, or * for any.",
+    ),
 ]
 ExchangeOption = Annotated[
     str | None, typer.Option("--exchange", metavar="NAME", help="An exchange, or * for any.")

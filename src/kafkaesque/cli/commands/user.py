@@ -15,6 +15,7 @@ from kafkaesque.cli.arguments import (
     new_app,
 )
 from kafkaesque.cli.commands.user_key import app as keys
+from kafkaesque.cli.commands.user_nkey import app as nkeys
 from kafkaesque.cli.screen import Screen, Table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 app = new_app(
     help="Users who log in: create, list, alter, disable, enable, delete, prepare; access keys, "
-    "second factors."
+    "NKeys, second factors."
 )
 totp = new_app(
     help="Second factors (TOTP): add, remove, show.\n\n\b\n"
@@ -31,6 +32,7 @@ totp = new_app(
 )
 app.add_typer(totp, name="totp")
 app.add_typer(keys, name="key")
+app.add_typer(nkeys, name="nkey")
 
 #: In place of a time.
 NEVER = "never"
@@ -297,7 +299,10 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
 
 
 def _means(user: "ShownUser") -> list[str]:
-    return [each.mechanism or each.access_key_id or each.kind for each in user.credentials]
+    return [
+        each.mechanism or each.access_key_id or each.public_key or each.kind
+        for each in user.credentials
+    ]
 
 
 def _networks(user: "ShownUser") -> list[str]:

@@ -9,6 +9,7 @@ get the same messages do not wait for it.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Final
 
@@ -55,6 +56,8 @@ from kafkaesque.routing.names import NATS
 PENDING_BYTES_MAX: Final = 8 * 1024 * 1024
 #: PINGs that wait for subscriptions to be confirmed; with more nothing is read.
 PONGS_DUE_MAX: Final = 64
+#: Random bytes that a client signs.
+NONCE_BYTES: Final = 16
 #: So often it is looked whether what waits to be given out on this broker is less by now.
 BUSY_MS: Final = 5
 _LIMITS: Final = Limits(payload_bytes_max=PAYLOAD_BYTES_MAX, connect_ms_max=LOGIN_MS_MAX)
@@ -68,6 +71,7 @@ class NatsConnection(ClientConnection):
         "_desk",
         "_is_over",
         "_is_receiving",
+        "_nonce",
         "_origin",
         "_stranger_bytes",
         "_subscriptions",
@@ -86,6 +90,11 @@ class NatsConnection(ClientConnection):
         self._is_over = False
         self._is_receiving = False
         self._stranger_bytes = 0
+        #: What it may sign to show who it is; only where clients log in.
+        self._nonce = ""
+        if self.is_guarded:
+            drawn = desk.doors.dice.unique_bytes(NONCE_BYTES)
+            self._nonce = base64.urlsafe_b64encode(drawn).decode()
 
     @property
     def options(self) -> object:
@@ -104,7 +113,9 @@ class NatsConnection(ClientConnection):
             self.listener,
             client_id=self.number,
             host=self.peer_host,
+            is_encrypted=self.is_encrypted,
             needs_login=self.needs_login,
+            nonce=self._nonce,
         )
         self.write(write_info(info))
 
@@ -168,7 +179,7 @@ class NatsConnection(ClientConnection):
             case CommandRefused():
                 self.write(write_error(event.text.value))
             case Connected():
-                log_in(self, self, event.options)
+                log_in(self, self, event.options, self._nonce)
             case ConnectionFailed():
                 self.fail(event.error)
             case _:

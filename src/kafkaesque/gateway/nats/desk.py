@@ -54,7 +54,16 @@ class Desk:
         message = sent_message(key, subject=subject, reply=reply, headers=headers, payload=payload)
         return self.doors.live.publish(message)
 
-    def info(self, listener: str, *, client_id: int, host: str, needs_login: bool) -> Info:
+    def info(
+        self,
+        listener: str,
+        *,
+        client_id: int,
+        host: str,
+        is_encrypted: bool,
+        needs_login: bool,
+        nonce: str,
+    ) -> Info:
         """Return what a client of a listener is told of this broker."""
         cluster = self.doors.cluster
         own = cluster.state.brokers.get(cluster.node)
@@ -72,6 +81,9 @@ class Desk:
             client_id=client_id,
             client_ip=host,
             auth_required=needs_login,
+            # It is spoken already: clients that want it look for this.
+            tls_required=is_encrypted,
+            nonce=nonce,
             connect_urls=self._urls(listener),
             ldm=self.is_leaving,
         )

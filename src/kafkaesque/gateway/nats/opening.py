@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from kafkaesque.access.authentication import Challenge, Failure, Success
-from kafkaesque.access.sasl_mechanisms import MechanismRefused
+from kafkaesque.access.sasl_mechanisms import NKEY, MechanismRefused
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.chassis.link import ClientConnection
 from kafkaesque.chassis.login import Login
@@ -25,8 +25,10 @@ class Opened(Protocol):
         """Tell a client that it may not come in, and hang up."""
 
 
-def log_in(connection: ClientConnection, opened: Opened, options: ConnectOptions) -> None:
-    """Let a client in, or refuse it, now or later."""
+def log_in(
+    connection: ClientConnection, opened: Opened, options: ConnectOptions, nonce: str
+) -> None:
+    """Let a client in, or refuse it, now or later; `nonce` is what it was sent to be signed."""
     if not connection.is_guarded:
         opened.let_client_in()
         return
@@ -38,11 +40,11 @@ def log_in(connection: ClientConnection, opened: Opened, options: ConnectOptions
                 connection.note_no_login()
             opened.let_client_in()
         else:
-            opened.refuse_log_in("it has said neither a user nor a token")
+            opened.refuse_log_in("it has said neither a user nor a token nor a key")
         return
     mechanism, message = found
     try:
-        login = Login(connection, mechanism)
+        login = Login(connection, mechanism, nonce.encode())
     except MechanismRefused:
         opened.refuse_log_in(f"{mechanism} is not offered at this listener")
         return
@@ -61,6 +63,8 @@ def log_in(connection: ClientConnection, opened: Opened, options: ConnectOptions
 
 def _message_of(options: ConnectOptions) -> tuple[str, bytes] | None:
     """Return a mechanism and its message; None: the client has shown nothing."""
+    if options.nkey:
+        return NKEY, f"{options.nkey}\n{options.sig or ''}".encode(errors="replace")
     if options.auth_token:
         return "OAUTHBEARER", f"n,,\x01auth=Bearer {options.auth_token}\x01\x01".encode(
             errors="replace"
