@@ -192,6 +192,23 @@ def test_who_consumes_a_deleted_queue_is_told(ground: Ground, client: AmqpClient
     assert client.expect(m.BasicCancel) == m.BasicCancel(consumer_tag="c", nowait=True)
 
 
+def test_who_may_have_no_more_messages_is_told_of_a_deletion_at_once(
+    ground: Ground, client: AmqpClient
+) -> None:
+    name = client.queue()
+    client.publish(b"1", name)
+    client.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)
+    client.call(m.BasicConsume(queue=name, consumer_tag="c"), m.BasicConsumeOk)
+    client.delivery()
+    # It asks the queue's leader for nothing while it has this one.
+    ground.wait(1_000)
+    other = ground.client()
+    other.open()
+    other.call(m.QueueDelete(queue=name), m.QueueDeleteOk)
+    assert not client.silent(500)
+    assert client.expect(m.BasicCancel) == m.BasicCancel(consumer_tag="c", nowait=True)
+
+
 def test_a_queue_that_nobody_uses_expires(ground: Ground, client: AmqpClient) -> None:
     used, idle = client.queue(**{"x-expires": 20_000}), client.queue(**{"x-expires": 20_000})
     client.call(m.BasicConsume(queue=used, consumer_tag="c"), m.BasicConsumeOk)

@@ -120,6 +120,7 @@ class Consumer(ABC):
                 on_done(outcome)
                 return
             self._link.shared.clock.call_later(ATTACH_MS, self._show)
+            self._link.desk.deletions.watch(self)
             on_done(None)
 
         self._ask_to_attach(on_attached)
@@ -152,7 +153,7 @@ class Consumer(ABC):
 
     def _on_shown(self, outcome: q.AttachedConsumer | RequestRefused) -> None:
         if isinstance(outcome, UnknownQueue | QueueInUse):
-            self._on_lost()
+            self.on_lost()
 
     @property
     def _is_gone(self) -> bool:
@@ -190,7 +191,7 @@ class Consumer(ABC):
     def _on_taken(self, outcome: q.TakenMessages | RequestRefused) -> None:
         self._is_taking = False
         if isinstance(outcome, UnknownQueue):
-            self._on_lost()
+            self.on_lost()
         elif isinstance(outcome, RequestRefused):
             self._recover()
         else:
@@ -209,7 +210,7 @@ class Consumer(ABC):
                 self._is_recovering = False
             elif isinstance(outcome, UnknownQueue | QueueInUse):
                 self._is_recovering = False
-                self._on_lost()
+                self.on_lost()
             elif isinstance(outcome, RequestRefused):
                 self._link.shared.clock.call_later(AGAIN_MS, again)
             else:
@@ -274,7 +275,7 @@ class Consumer(ABC):
 
     # -- its end
 
-    def _on_lost(self) -> None:
+    def on_lost(self) -> None:
         """Its queue is gone, or is another consumer's alone."""
         if not self.is_over:
             self.is_over = True
