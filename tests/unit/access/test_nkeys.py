@@ -7,7 +7,9 @@ import base64
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from kafkaesque.access.administration import AddNKey, DeleteNKey
 from kafkaesque.access.authentication import Failure, FailureReason, Success
+from kafkaesque.access.errors import CredentialUnknown
 from kafkaesque.access.nkeys import (
     NKeyContext,
     NKeyServer,
@@ -24,6 +26,8 @@ from kafkaesque.access.sasl_mechanisms import (
 )
 from kafkaesque.access.sasl_servers import start_authentication
 from kafkaesque.access.state import AccessState
+from kafkaesque.broker.metadata.access_changes import commands_of
+from kafkaesque.broker.requests.access_commands import PutCredential, RemoveCredential
 from kafkaesque.model.errors import ConfigError, InvalidRequest
 from tests.nkeys import USER, public_key_of, sign, written
 from tests.unit.access.makers import HOST, NOW_MS, state_of
@@ -64,6 +68,18 @@ def test_a_seed_that_is_given_by_mistake_is_not_repeated() -> None:
     with pytest.raises(InvalidRequest, match="secret") as caught:
         make_nkey("robot", SEED)
     assert SEED[:8] not in str(caught.value)
+
+
+def test_a_key_is_one_users() -> None:
+    state = state_of(credentials=(make_nkey("robot", KNOWN),))
+    with pytest.raises(InvalidRequest, match="user 'robot' has this NKey already"):
+        commands_of(state, AddNKey(user="other", public_key=KNOWN))
+    (made,) = commands_of(state_of(), AddNKey(user="other", public_key=KNOWN))
+    assert made == PutCredential(credential=make_nkey("other", KNOWN), epoch=0)
+    (gone,) = commands_of(state, DeleteNKey(public_key=KNOWN))
+    assert gone == RemoveCredential(id=make_nkey("robot", KNOWN).id)
+    with pytest.raises(CredentialUnknown):
+        commands_of(state_of(), DeleteNKey(public_key=KNOWN))
 
 
 class Ground:

@@ -27,7 +27,7 @@ from kafkaesque.broker.requests.access_commands import (
     RemoveRole,
     RemoveUser,
 )
-from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.errors import InvalidRequest, InvariantBroken
 
 
 def commands_of(state: AccessState, change: Change) -> list[AccessCommand]:
@@ -38,7 +38,7 @@ def commands_of(state: AccessState, change: Change) -> list[AccessCommand]:
 
     Raises:
         UserUnknown, RoleUnknown, CredentialUnknown: there is none.
-        InvalidRequest: a key is none.
+        InvalidRequest: a key is none, or somebody has it.
     """
     match change:
         case ChangeUser():
@@ -58,6 +58,9 @@ def commands_of(state: AccessState, change: Change) -> list[AccessCommand]:
             return [RemoveCredential(id=found.id)]
         case AddNKey():
             credential = make_nkey(change.user, change.public_key)
+            known_key = find_nkey(state, change.public_key)
+            if known_key is not None:
+                raise InvalidRequest(f"user {known_key.user!r} has this NKey already")
             return [PutCredential(credential=credential, epoch=0)]
         case DeleteNKey():
             known_key = find_nkey(state, change.public_key)
