@@ -33,19 +33,6 @@ ATTACH_MS: Final = 5_000
 AGAIN_MS: Final = 500
 
 
-class Taken(NamedTuple):
-    """A message that a feed has, until it says what becomes of it."""
-
-    feed: Feed
-    offset: int
-    attempt: int
-
-    @property
-    def claim(self) -> Claim:
-        """What the queue knows it by."""
-        return Claim(self.offset, self.offset + 1, self.attempt)
-
-
 class FeedOwner(Protocol):
     """Whose feed it is."""
 
@@ -291,3 +278,16 @@ def joined(claims: list[Claim]) -> list[Claim]:
         else:
             found.append(each)
     return found
+
+
+class Taken(NamedTuple):
+    """A message that a feed has, until it says what becomes of it."""
+
+    feed: Feed
+    offset: int
+    attempt: int
+
+    @property
+    def claim(self) -> Claim:
+        """What the queue knows it by."""
+        return Claim(self.offset, self.offset + 1, self.attempt)
