@@ -59,7 +59,7 @@ value for one broker overrides a value for all brokers, which overrides the file
 GROUPS = """
 ## Group options
 
-For one group, whether it exists or not: `kafkaesque config --group`, `kafka-configs --entity-type
+For one group, whether it exists or not: `kafkaesque config set --group`, `kafka-configs --entity-type
 groups`, or any client that knows the resource type GROUP (32) of the config APIs. An option goes
 before the broker option in brackets, for members from their next heartbeat on. Classic groups have
 none of these: their members bring their own session timeouts. What belongs to share and streams

@@ -851,6 +851,7 @@ export interface ShownCredential {
   networks: string[];
   is_disabled: boolean;
   access_key_id: string;
+  public_key: string;
 }
 
 /** That somebody may do it, and because of what. */

@@ -51,7 +51,9 @@ TopicOption = Annotated[
 BrokerOption = Annotated[
     int | None, typer.Option("--broker", metavar="ID", min=0, help="Options of this broker.")
 ]
-GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group's.")]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="NAME", help="Options of this group.")
+]
 AllBrokersOption = Annotated[
     bool, typer.Option("--all-brokers", help="Options set for all brokers at once.")
 ]
