@@ -61,9 +61,9 @@ GROUPS = """
 
 For one group, whether it exists or not: `kafkaesque config set --group`, `kafka-configs
 --entity-type groups`, or any client that knows the resource type GROUP (32) of the config APIs. An
-option goes before the broker option in brackets, for members from their next heartbeat on. Classic groups have
-none of these: their members bring their own session timeouts. What belongs to share and streams
-groups is checked, kept and shown, and nothing goes by it yet: there are no such groups. A cluster
+option goes before the broker option in brackets, for members from their next heartbeat on. Classic
+groups have none of these: their members bring their own session timeouts. What belongs to streams
+groups is checked, kept and shown, and nothing goes by it: there are no such groups. A cluster
 that was made by an earlier release needs `kafkaesque cluster upgrade` first.
 """
 
