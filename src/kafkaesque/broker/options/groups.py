@@ -168,8 +168,7 @@ _SHARE: Final = [
         name="errors.deadletterqueue.copy.record.enable",
         type=OptionType.BOOLEAN,
         default=False,
-        doc="Whether such a record is copied there, or only told of. There are no share groups "
-        "yet.",
+        doc="Whether such a record is copied there, or only told of.",
     ),
 ]
 _STREAMS: Final = [
