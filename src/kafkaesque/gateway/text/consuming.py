@@ -19,7 +19,12 @@ from kafkaesque.gateway.text.partition_read import PartitionRead
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.protocols.text.answers import write_consumed, write_error, write_message_line
+from kafkaesque.protocols.text.answers import (
+    OFFSETS_IN_DOUBT,
+    write_consumed,
+    write_error,
+    write_message_line,
+)
 from kafkaesque.protocols.text.commands import Consume
 from kafkaesque.protocols.text.errors import BadCommand
 from kafkaesque.protocols.text.examples import CONSUME_NEXT, SUBSCRIBE_SOME
@@ -258,7 +263,7 @@ class _Consumption:
         notes = []
         is_committed = not isinstance(outcome, RequestRefused)
         if isinstance(outcome, RequestTimedOut):
-            notes.append(f"it is not known whether offsets are committed: {outcome}")
+            notes.append(f"{OFFSETS_IN_DOUBT}: {outcome}")
         elif not is_committed:
             notes.append(f"offsets are not committed: {outcome}")
         failed = [read for read in self._reads if read.failure is not None]

@@ -15,6 +15,8 @@ from kafkaesque.protocols.text.messages import TextMessage, write_message
 
 #: How long an error may go on about what was wrong.
 WHAT_LENGTH_MAX = 300
+#: How the note begins that says that nobody knows what became of a commit.
+OFFSETS_IN_DOUBT = "it is not known whether offsets are committed"
 
 _NO_TIME = "-"
 _DAY_MS = 86_400_000

@@ -13,6 +13,7 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kafkaesque.protocols.text.answers import OFFSETS_IN_DOUBT
 from kafkaesque.sim.clients.coordinator_link import CoordinatorLink, KeyType
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.pipeline.committed_offsets import OFFSET_FETCH_VERSION
@@ -29,7 +30,6 @@ from kafkaesque.sim.text.reader import (
 )
 
 PAUSE_MS: Final = 250
-_UNKNOWN: Final = "whether offsets are committed is not known"
 
 
 class GroupReader:
@@ -110,7 +110,7 @@ class GroupReader:
 
     def _take(self, consumed: Consumed) -> None:
         positions = note_shown(self._observations, self._group, self.positions, consumed)
-        if _UNKNOWN in consumed.note:
+        if OFFSETS_IN_DOUBT in consumed.note:
             self._client.later(self._begin)
         elif consumed.start != NEXT:
             # The group has not moved, and shows the same again.
