@@ -1,5 +1,7 @@
 """The admin port: accepts clients and brings each request to its handler."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

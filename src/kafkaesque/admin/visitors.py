@@ -1,5 +1,7 @@
 """Who sends a request to the admin port: a token, a session's cookie, or a name and a password."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 

@@ -1,5 +1,7 @@
 """A broker's data directory on the real machine."""
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import fcntl

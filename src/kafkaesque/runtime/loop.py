@@ -1,5 +1,7 @@
 """The real event loop, clock and dice."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import math

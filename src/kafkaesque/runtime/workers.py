@@ -4,6 +4,8 @@ Results return to the event loop in the order in which the work ended. However m
 something while the loop is busy, the loop is woken once.
 """
 
+from __future__ import annotations
+
 import asyncio
 import threading
 from collections import deque

@@ -8,6 +8,8 @@ before the boundary reused. A crash anywhere in between leaves the old checkpoin
 followed it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 

@@ -21,6 +21,8 @@ counts only if its SEGMENT record is there. After a truncation batches go to the
 until a checkpoint covers it, because old ones could be found behind the new ones.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 from kafkaesque.env.disk import Buffer

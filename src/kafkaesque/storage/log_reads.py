@@ -1,5 +1,7 @@
 """Reading a log: entries for peers, offsets by time, what retention gives up."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TypeVar
 

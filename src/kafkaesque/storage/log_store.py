@@ -15,6 +15,8 @@ A write or sync that fails fences the store for good: nothing is reported as dur
 nothing is appended; what is there can be read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.env.clock import Clock

@@ -5,6 +5,8 @@ the bytes. `run_warm` gives up at the first piece that is not in memory, `run_co
 pieces off the loop, `run_blocking` waits (recovery, offline tools).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator
 from typing import NamedTuple, TypeVar
 
@@ -83,10 +85,10 @@ class _ColdRun:
 
     def __init__(
         self,
-        steps: "Steps[T]",
+        steps: Steps[T],
         pool: FilePool,
         disk: Disk,
-        on_done: "Callable[[T | Exception], None]",
+        on_done: Callable[[T | Exception], None],
     ) -> None:
         self._steps: Generator[ReadRequest, bytes, object] = steps
         self._pool = pool

@@ -1,5 +1,7 @@
 """What a log gives by reading: batches and entries."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.env.disk import Buffer, FileRange

@@ -1,5 +1,7 @@
 """`/users`, `/roles`, `/access-keys` and `/certificates`: who there is, and what they log in by."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """What the API changes: topics, their options, and messages that are published."""
 
+from __future__ import annotations
+
 import shlex
 from base64 import b64decode
 from typing import Annotated, Final, Literal
@@ -159,7 +161,7 @@ class ChangePages:
 
     def _submit(
         self,
-        call: "Call[DryRun, NewTopic] | Call[DryRun, None] | Call[DryRun, OptionChanges]",
+        call: Call[DryRun, NewTopic] | Call[DryRun, None] | Call[DryRun, OptionChanges],
         command: CreateTopic | DeleteTopic | ChangeConfig,
         what: str,
         words: list[str],
@@ -186,7 +188,7 @@ class ChangePages:
 
     def _answer(
         self,
-        call: "Call[DryRun, NewTopic] | Call[DryRun, None] | Call[DryRun, OptionChanges]",
+        call: Call[DryRun, NewTopic] | Call[DryRun, None] | Call[DryRun, OptionChanges],
         what: str,
         words: list[str],
         status: int = 200,

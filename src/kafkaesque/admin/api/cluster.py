@@ -1,5 +1,7 @@
 """`/cluster`, `/brokers`, `/controllers`, `/doctor`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec

@@ -6,6 +6,8 @@ broker without a link, and calls when all have answered, or their time is up. Br
 heard of are not asked: half of a cluster may be dead, and the answer comes at once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial

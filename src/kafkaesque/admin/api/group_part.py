@@ -1,5 +1,7 @@
 """What a coordinator says of groups: the parts `groups`, `topic-groups` and `group`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 
 from kafkaesque.admin.api.context import Context

@@ -1,5 +1,7 @@
 """`/groups`, `/transactions`, `/connections`, `/listeners`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

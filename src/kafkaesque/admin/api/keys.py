@@ -1,5 +1,7 @@
 """The keys of encrypted topics and queues: listed, rotated, shredded, wrapped anew; never shown."""
 
+from __future__ import annotations
+
 import shlex
 from typing import Any
 

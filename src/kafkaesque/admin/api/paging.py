@@ -1,5 +1,7 @@
 """Searching, sorting and paging of lists: the same for all of them, and in the broker."""
 
+from __future__ import annotations
+
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence

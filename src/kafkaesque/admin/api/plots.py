@@ -7,6 +7,8 @@ what it misses for too long it is told to read anew; one that comes back says wh
 neither many nor slow clients cost more than the network does.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -178,7 +180,7 @@ class LiveHub:
             self._timer.cancel()
             self._timer = None
 
-    def join(self, outlet: Outlet, names: Sequence[str], seen: str) -> "_Listener":
+    def join(self, outlet: Outlet, names: Sequence[str], seen: str) -> _Listener:
         """Return a new listener, which goes on after the event that its client has seen."""
         begin = self._next
         if seen:
@@ -192,7 +194,7 @@ class LiveHub:
             self._on_timer()
         return listener
 
-    def leave(self, listener: "_Listener") -> None:
+    def leave(self, listener: _Listener) -> None:
         """A listener is gone; with the last one nobody is asked any more."""
         self._listeners.discard(listener)
         if not self._listeners:

@@ -1,5 +1,7 @@
 """What the API changes of queues; each change has a dry run, and names its command."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar

@@ -1,5 +1,7 @@
 """`/queues`, one queue, its options, and its messages, which are looked at and not taken."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

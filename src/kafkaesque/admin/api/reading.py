@@ -1,5 +1,7 @@
 """`/topics/{topic}/messages`: a page of messages, from one partition or merged from several."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 

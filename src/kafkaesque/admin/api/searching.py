@@ -6,6 +6,8 @@ that is slow, or gone, costs nothing. Each question is bounded, so that no leade
 a time. What a client gets at the end is where to go on.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Mapping
 from typing import Annotated, Final

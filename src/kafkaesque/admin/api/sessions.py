@@ -1,5 +1,7 @@
 """`/session` and people's second factors: logging in, logging out."""
 
+from __future__ import annotations
+
 from typing import Annotated, Final
 
 import msgspec

@@ -1,5 +1,7 @@
 """What a broker says of partitions that it leads: the parts `topics`, `partitions`, `offset-at`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Final
 

@@ -1,5 +1,7 @@
 """`/topics` and what belongs to one topic, but for its messages."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 

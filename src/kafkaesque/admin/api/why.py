@@ -1,5 +1,7 @@
 """Why something waits: gathers the facts from those who know them, and has the chain made."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 

@@ -1,5 +1,7 @@
 """The cluster as a whole: overview, brokers, connections, who asks, and whether all is well."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Final
 

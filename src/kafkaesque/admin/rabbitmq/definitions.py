@@ -4,6 +4,8 @@ An import is checked as a whole before anything is changed. What is there alread
 as it is, so an import that has ended in the middle can be asked for again. Nothing is removed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 

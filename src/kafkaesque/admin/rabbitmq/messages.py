@@ -4,6 +4,8 @@ What is published is routed as a message of AMQP's port is, and what is fetched 
 consumer there gets it. A message that is to stay is given back without counting as an attempt.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """`/queues`: listed with their numbers, declared, purged and deleted."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final

@@ -4,6 +4,8 @@ A role that a tag names is made with the tag's rules, if it does not exist: an a
 change the cluster, and a monitor look at it. Passwords become verifiers here, and go no further.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 

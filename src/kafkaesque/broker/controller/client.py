@@ -9,6 +9,8 @@ before, so it can tell a topic that was made then from one that somebody else ha
 is asked for twice, one that was made and deleted meanwhile does not come back with its id.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from msgspec.structs import replace

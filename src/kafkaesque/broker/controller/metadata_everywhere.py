@@ -7,6 +7,8 @@ asks each of the others to answer when it has applied it up to there. Nobody wai
 is lost, or for one of an earlier release, which does not know the question.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final
 

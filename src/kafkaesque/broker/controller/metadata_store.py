@@ -5,6 +5,8 @@ it, and the state. It is written under another name, synced and renamed, so that
 whole one; only then is the log before it given up.
 """
 
+from __future__ import annotations
+
 import contextlib
 import struct
 from collections import deque

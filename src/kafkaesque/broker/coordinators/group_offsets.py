@@ -4,6 +4,8 @@ A gateway whose protocol knows no coordinators asks here; the request is done on
 passed to the coordinator's. `serve` is the other end.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

@@ -1,5 +1,7 @@
 """The group coordinators on this broker: one for each partition of the offsets topic it leads."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 from kafkaesque.broker.coordinators.offset_topics import NameWatch

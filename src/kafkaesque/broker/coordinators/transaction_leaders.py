@@ -12,6 +12,8 @@ coordinator's marker it is known by its epoch. And it counts for one leadership 
 the topic that the coordinator means.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.controller.metadata_view import MetadataView

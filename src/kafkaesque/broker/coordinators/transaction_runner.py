@@ -11,6 +11,8 @@ A refusal says that nothing was done, and `RequestTimedOut` that nobody knows: t
 asked for, and there was no answer.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final

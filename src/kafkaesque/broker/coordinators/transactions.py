@@ -5,6 +5,8 @@ to it themselves. A leader that gets the first batch of a transaction asks it, w
 whether that partition takes part, or has it added (KIP-890).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.controller.producer_ids import ProducerIds

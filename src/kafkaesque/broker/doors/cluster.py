@@ -1,5 +1,7 @@
 """The cluster as one broker sees it: metadata, living brokers, leaders, and the controller."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.config import BrokerConfig

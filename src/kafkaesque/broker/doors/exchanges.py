@@ -4,6 +4,8 @@ What comes to `amq.topic` of the default virtual host also reaches the live subs
 as if they were one more place that it is bound to. Nobody else brings messages to both.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

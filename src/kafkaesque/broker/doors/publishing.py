@@ -1,5 +1,7 @@
 """Appending to partitions, wherever they are led; the brokers' own topics are refused here."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS

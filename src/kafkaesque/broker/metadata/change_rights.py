@@ -5,6 +5,8 @@ it was taken away from somebody, and that broker has not heard of it. The contro
 that was decided before this command.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 

@@ -8,6 +8,8 @@ of one partition do not all land on broker 1. A broker that is away gets replica
 others are too few, and less than half of a partition's, so that it can be written to at once.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TypeVar

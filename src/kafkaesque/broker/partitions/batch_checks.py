@@ -13,6 +13,8 @@ partition are made one after another: who does not wait for the answer to one ba
 is sent has them in this order.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections import deque
 from collections.abc import Callable
@@ -198,7 +200,7 @@ def _check_columns(records: Records, config: TopicConfig, earliest_ms: int | Non
             )
 
 
-def _keys_missing(key_lengths: "array[int]") -> KeysMissing:
+def _keys_missing(key_lengths: array[int]) -> KeysMissing:
     places = [place for place, length in enumerate(key_lengths) if length < 0]
     return KeysMissing(
         f"{len(places)} of {len(key_lengths)} records have no key; the topic is compacted",

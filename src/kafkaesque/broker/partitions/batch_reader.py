@@ -1,5 +1,7 @@
 """Reads the batches of a log on this broker, off the loop, in bounded pieces."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.replication.stored_batches import check_stored, replay

@@ -9,6 +9,8 @@ refusal says that nothing was appended; from the append on there is the result, 
 (`RequestTimedOut`), for what one leader has appended the next one may have, too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

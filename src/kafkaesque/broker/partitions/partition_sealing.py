@@ -7,6 +7,8 @@ of a topic that has, or had, keys get their batches opened here, in memory; read
 topic do not come here at all.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -75,7 +77,7 @@ class PartitionSealing:
         """Whether all of the topic's keys are here, if it has any."""
         return self._keys.is_complete(self._topic_id)
 
-    def if_any_is_sealed(self, batches: Sequence[AppendedBatch]) -> "PartitionSealing | None":
+    def if_any_is_sealed(self, batches: Sequence[AppendedBatch]) -> PartitionSealing | None:
         """Return itself if one of these batches is sealed."""
         return self if any(is_sealed(each.data) for each in batches) else None
 

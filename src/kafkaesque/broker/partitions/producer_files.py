@@ -8,6 +8,8 @@ past what the one before it covers, and never replaced by anything that is not s
 the newer one that is whole.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable
 from typing import NamedTuple

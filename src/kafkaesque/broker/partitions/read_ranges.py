@@ -1,5 +1,7 @@
 """Reads what a partition has located, one range after the other."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.partitions.partition_sealing import Located, OpenedBatches

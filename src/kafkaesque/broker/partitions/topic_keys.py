@@ -7,6 +7,8 @@ the first version; of two that do so at the same time, the controller takes one.
 seals new batches; a removed one is forgotten here, and what it has sealed is unreadable then.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 

@@ -5,6 +5,8 @@ committed before it began is in the state when it ends. Who comes while a round 
 the next one. Nobody reads in vain: a broker that is asked nothing reads nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final, Protocol
 

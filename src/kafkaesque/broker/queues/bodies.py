@@ -1,5 +1,7 @@
 """Reads messages of a queue from its log, after they were given out."""
 
+from __future__ import annotations
+
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

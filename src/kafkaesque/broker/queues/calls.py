@@ -1,5 +1,7 @@
 """Brings requests to the leader of a queue's log, from any broker."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final, TypeVar
 

@@ -5,6 +5,8 @@ little ahead of those who ask for them, and are brought to the engine as `Arrive
 records are. So a topic with a long past costs nothing until somebody reads it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Final
 

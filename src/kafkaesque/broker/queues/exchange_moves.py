@@ -12,6 +12,8 @@ more queues than one way has, if the source's leader dies within a step and bind
 the next leader tries. A topic may get it twice, if the answer of a first try was lost.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -185,7 +187,7 @@ class ExchangeMoves:
                 self._append(name, letter.record, sending)
         sending.settle(is_done=True)
 
-    def _send(self, log_id: TopicId, batches: list[bytes], sending: "_Sending") -> None:
+    def _send(self, log_id: TopicId, batches: list[bytes], sending: _Sending) -> None:
         request = MoveMessages(log_id=log_id, batches=batches, timeout_ms=TIMEOUT_MS, may_skip=True)
 
         def on_moved(outcome: MovedResult | RequestRefused) -> None:
@@ -198,7 +200,7 @@ class ExchangeMoves:
         sending.begin()
         self._calls.ask(request, MovedResult, TIMEOUT_MS, on_moved)
 
-    def _append(self, name: str, record: Record, sending: "_Sending") -> None:
+    def _append(self, name: str, record: Record, sending: _Sending) -> None:
         topic = self._metadata.state.topics.get(name)
         if topic is None:
             return

@@ -6,6 +6,8 @@ call that appends: nothing comes between. The log's rules for transactions hold:
 to confirm the first batch, so a request that comes late, after the end, opens nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,5 +1,7 @@
 """Serves what clients and other brokers ask of the queues whose logs are led here."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.queues.bodies import Found

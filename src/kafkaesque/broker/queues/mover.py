@@ -7,6 +7,8 @@ request at a time goes to a target: what it has not taken is sent again before a
 share group's dead letters have the headers that Apache Kafka gives them (KIP-1191).
 """
 
+from __future__ import annotations
+
 import json
 from collections import deque
 from collections.abc import Callable

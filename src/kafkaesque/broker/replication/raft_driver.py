@@ -11,6 +11,8 @@ Time costs nothing for a quiet group: only replicas whose core is not quiet are 
 known per peer, from the links, and cores hear only of changes.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Requests from one broker to another: typed on both ends, errors included."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,5 +1,7 @@
 """Tries something again until it has an outcome, or time is up."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final, TypeVar
 

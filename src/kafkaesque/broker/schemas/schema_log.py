@@ -12,6 +12,8 @@ given once, in one order, and no broker is asked more than the others.
 The first change makes the topic.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar

@@ -1,5 +1,7 @@
 """How far the chains in the audit log have come, as this broker reads it for its checkpoints."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final, Protocol
 

@@ -30,6 +30,8 @@ A deletion by request is answered when the leader and all followers in sync have
 whoever leads next has it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

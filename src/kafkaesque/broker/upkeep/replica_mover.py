@@ -12,6 +12,8 @@ A move that is stopped, or aimed elsewhere, is another move: it is taken up anew
 nobody wants any more go with the change of voters.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
 

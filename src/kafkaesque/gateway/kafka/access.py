@@ -3,6 +3,8 @@
 They are ours, with numbers far beyond Kafka's (ADR 26). What is asked and answered is JSON.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Final
 

@@ -1,5 +1,7 @@
 """UnregisterBroker and UpdateFeatures: which brokers there are, and what they may use."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.requests.commands import ControllerResult, RaiseFeature, RemoveBroker

@@ -1,5 +1,7 @@
 """DescribeClientQuotas and AlterClientQuotas (KIP-546)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 

@@ -1,5 +1,7 @@
 """DescribeConfigs, IncrementalAlterConfigs, AlterConfigs: options of topics, brokers and groups."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum

@@ -1,5 +1,7 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups of the new kind (KIP-848)."""
 
+from __future__ import annotations
+
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 

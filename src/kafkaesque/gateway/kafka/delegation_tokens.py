@@ -4,6 +4,8 @@ Who asks is who has logged in, and not by a token. What a new token is made of i
 only its hash and its verifiers go to the controller.
 """
 
+from __future__ import annotations
+
 import base64
 from typing import Final
 

@@ -1,5 +1,7 @@
 """ElectLeaders: preferred leaders, and unclean elections at an administrator's word."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 

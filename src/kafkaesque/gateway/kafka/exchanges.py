@@ -3,6 +3,8 @@
 Arguments of exchanges and bindings travel as a JSON object; an empty text is an empty object.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Final

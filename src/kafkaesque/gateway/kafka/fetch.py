@@ -8,6 +8,8 @@ partitions is spread over turns of the loop. Nothing polls. Who reads committed 
 gets what lies before the last stable offset, and is told which transactions in it were aborted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

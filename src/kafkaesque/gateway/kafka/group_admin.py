@@ -1,5 +1,7 @@
 """ListGroups, DescribeGroups and DeleteGroups: groups for those who look after them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.access.audit import DataChange

@@ -1,5 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: how far groups have consumed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 from kafkaesque.access.audit import DataChange

@@ -1,5 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the members of a group and their coordinator."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from kafkaesque.gateway.kafka.call import Call

@@ -1,5 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch: where a log begins, ends, and was at some time."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Callable
 

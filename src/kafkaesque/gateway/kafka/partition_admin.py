@@ -1,5 +1,7 @@
 """DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs: what is done to partitions in place."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 from kafkaesque.access.audit import DataChange

@@ -1,5 +1,7 @@
 """DescribeProducers and WriteTxnMarkers: the partitions' side of transactions, from outside."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.broker.doors import Doors

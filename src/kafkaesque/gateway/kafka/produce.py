@@ -1,5 +1,7 @@
 """Produce: batches into partitions, acknowledged as the client asks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 

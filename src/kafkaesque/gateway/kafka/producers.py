@@ -1,5 +1,7 @@
 """InitProducerId: an identity for producers whose repeated batches are told apart."""
 
+from __future__ import annotations
+
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error

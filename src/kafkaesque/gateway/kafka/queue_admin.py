@@ -1,5 +1,7 @@
 """DescribeQueues, CreateQueue, AlterQueue, DeleteQueue and MaintainQueue."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Final

@@ -4,6 +4,8 @@ Each is asked in turn for what it has now; if none has anything, all are asked t
 that has messages is the answer. What comes from another one then is given back, as not attempted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace

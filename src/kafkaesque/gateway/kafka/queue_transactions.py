@@ -1,5 +1,7 @@
 """RunTransaction: puts into queues, settlements and records of topics, all or none."""
 
+from __future__ import annotations
+
 from typing import Final
 
 from kafkaesque.broker.metadata.queue_names import QueueName

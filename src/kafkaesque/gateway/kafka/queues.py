@@ -5,6 +5,8 @@ queue. Answers come in the order of requests: who waits for messages does it on 
 nothing else is asked on.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from functools import partial

@@ -1,5 +1,7 @@
 """DescribeQuorum, AddRaftVoter and RemoveRaftVoter: which brokers are controllers (ADR 19)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final
 

@@ -1,5 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments: replicas that move (ADR 17)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from kafkaesque.broker.requests.commands import (

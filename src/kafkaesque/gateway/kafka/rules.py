@@ -1,5 +1,7 @@
 """CreateAcls, DescribeAcls and DeleteAcls: the rules, as Kafka's tools know them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Final
 

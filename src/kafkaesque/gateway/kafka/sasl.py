@@ -5,6 +5,8 @@ has logged in does so again in the same way before its session ends, as the same
 open listener a name and a password are taken as they are, and the client stays anonymous.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from kafkaesque.access.authentication import Challenge, Failure, Success

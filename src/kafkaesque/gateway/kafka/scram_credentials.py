@@ -3,6 +3,8 @@
 What a client sends is worth a password: it is made into a verifier here, before it goes anywhere.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Final
 

@@ -1,5 +1,7 @@
 """What becomes of records that a member has: accepted, released, rejected, or kept for longer."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any

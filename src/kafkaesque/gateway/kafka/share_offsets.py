@@ -1,5 +1,7 @@
 """DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Final
 

@@ -7,6 +7,8 @@ session that is given up gives back what was not handed out. A record is acknowl
 the session remembers which attempt the member has.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -136,7 +138,7 @@ class SharePartition:
         self.acquired.update((each.offset, each.attempt) for each in given)
         return given
 
-    def renewed(self) -> "SharePartition":
+    def renewed(self) -> SharePartition:
         """Return what begins anew in its place; see `close`."""
         self.close()
         return SharePartition(self._doors, self.log_id, self.number, self._on_records)

@@ -1,5 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions: carried out by the controller."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 
 from kafkaesque.broker.doors import Doors

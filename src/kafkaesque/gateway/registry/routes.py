@@ -1,5 +1,7 @@
 """Every request that the registry knows, and what it needs: one table."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Who asks: a name and a password, a session's token, or the certificate of the connection."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 

@@ -1,5 +1,7 @@
 """Attributes of queues, as SQS has them, and options of queues, as the broker has them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple

@@ -1,5 +1,7 @@
 """What each operation of SQS needs: one table. One without a row stops the start."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 

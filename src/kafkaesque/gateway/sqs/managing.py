@@ -1,5 +1,7 @@
 """Queues themselves: making, finding, listing and deleting them; attributes, tags, policies."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping
 from typing import Final

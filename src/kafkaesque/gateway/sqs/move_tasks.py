@@ -5,6 +5,8 @@ clients are told of tasks stands in an option of the queue; whether the newest o
 knows.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final
 

@@ -5,6 +5,8 @@ message comes or its time is up. A client that has hung up meanwhile gets nothin
 was given is given back at once, as if it had not been attempted.
 """
 
+from __future__ import annotations
+
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """SendMessage and SendMessageBatch."""
 
+from __future__ import annotations
+
 import hashlib
 from dataclasses import dataclass
 from typing import Final, Protocol

@@ -1,5 +1,7 @@
 """DeleteMessage and ChangeMessageVisibility, alone and in batches."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Final
 

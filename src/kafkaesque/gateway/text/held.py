@@ -1,5 +1,7 @@
 """What a connection has of queues: it is one consumer of each, and holds messages until it says."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Final
 

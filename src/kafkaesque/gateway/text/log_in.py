@@ -1,5 +1,7 @@
 """AUTH: a user and a password, or the token of a session, over a connection that is private."""
 
+from __future__ import annotations
+
 from typing import Final
 
 from kafkaesque.access.authentication import Challenge, Failure, Success

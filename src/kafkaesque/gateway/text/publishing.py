@@ -1,5 +1,7 @@
 """PUBS: one message to the partition of its key, wherever that is led."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kafkaesque.access.operations import Operation, ResourceType

@@ -6,6 +6,8 @@ detaches the consumer, and what it held is ready again. A GET that waits is answ
 line is carried out, as every line is; so its wait has a bound.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final

@@ -4,6 +4,8 @@ Whether a topic exists is looked at only where its name is allowed: what is forb
 not exist are answered alike.
 """
 
+from __future__ import annotations
+
 from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
