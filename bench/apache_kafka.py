@@ -36,6 +36,7 @@ SERVER_VERSION = "4.4.0"
 TOOLS_VERSION = "4.3.1"
 # The newest that Maven Central has; it runs on Spark 4.3, too.
 SPARK_CONNECTOR_VERSION = "4.2.0"
+ELASTICMQ_VERSION = "1.6.14"
 LOG_BINDING_VERSION = "2.25.4"
 
 FETCH_TIMEOUT_S = 900
@@ -151,6 +152,13 @@ def fetch_spark_connector(version: str = SPARK_CONNECTOR_VERSION) -> Path:
     return _fetch(
         f"spark-connector-{version}",
         "".join(_dependency(*each, _ALONE) for each in _spark_connector_parts(version)),
+    )
+
+
+def fetch_elasticmq(version: str = ELASTICMQ_VERSION) -> Path:
+    """Return a directory with ElasticMQ's server, fetched unless it is there already."""
+    return _fetch(
+        f"elasticmq-{version}", _dependency("org.elasticmq", "elasticmq-server_2.13", version)
     )
 
 
