@@ -7,8 +7,6 @@ records only; those that wait for more are woken when the high watermark moves. 
 offset, where readers of committed transactions stop, moves with it only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -74,7 +72,7 @@ class Partition:
         clock: Clock,
         producers: PartitionProducers,
         sealing: PartitionSealing,
-        on_leadership: Callable[[Partition], None],
+        on_leadership: Callable[["Partition"], None],
         activity: Activity,
     ) -> None:
         self.state = state

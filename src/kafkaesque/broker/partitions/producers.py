@@ -23,8 +23,6 @@ partition is opened, but off the loop: what comes into the log meanwhile waits i
 is full, or this replica comes to lead, the rest is read at once, waiting.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -424,7 +422,7 @@ class PartitionProducers:
 
     # -- a state that is ahead of the log
 
-    def _noter(self, base_offset: int) -> PartitionProducers:
+    def _noter(self, base_offset: int) -> "PartitionProducers":
         """Return who takes note of a batch that comes into the log."""
         if self._behind is not None and base_offset < self._table.end_offset:
             return self._behind
