@@ -119,9 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     raise SystemExit("so many connections could not be opened in a minute")
                 time.sleep(0.05)
             look("during", broker, way, given.requests, given.connections)
+            most = broker.rss_peak_bytes() / 2**20
             print(
                 f"{'':8} {strangers.standing:,} stand half-open, {strangers.closed:,} were closed, "
-                f"{strangers.refused:,} turned away; {broker.rss_peak_bytes() / 2**20:.1f} MiB at most"
+                f"{strangers.refused:,} turned away; {most:.1f} MiB at most"
             )
         finally:
             strangers.end()
