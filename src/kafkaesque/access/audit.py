@@ -195,7 +195,12 @@ def hash_of(written: bytes) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text that a client may have chosen, as it may stand in an event."""
+    """Return a text that a client may have chosen, as it may stand in an event.
+
+    A name that was no UTF-8 holds letters that none can be written with: they are told as escapes.
+    """
+    if not text.isascii():
+        text = text[: TEXT_MAX + 1].encode(errors="backslashreplace").decode()
     return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - len(CUT)] + CUT
 
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from kafkaesque.access.audit import EVENT_KINDS, AuditEvent, AuditKind, DataChange, Outcome
+import pytest
+
+from kafkaesque.access.audit import (
+    EVENT_KINDS,
+    TEXT_MAX,
+    AuditChain,
+    AuditEvent,
+    AuditKind,
+    DataChange,
+    Outcome,
+    read_entry,
+)
 from kafkaesque.access.audit_trail import (
     COUNTED_EVENTS_MAX,
     DISTINCT_MAX,
@@ -210,3 +221,14 @@ def test_changes_of_data_leave_room_for_others() -> None:
     assert "one more" not in {each.resource for each in told}
     assert told[-2].resource == "1"
     assert told[-1].kind is AuditKind.DROPPED
+
+
+@pytest.mark.parametrize("name", ["\udcff", "a\ud800b" * 100, "é" * 300])
+def test_whatever_is_asked_for_can_be_written(name: str) -> None:
+    """A name that is no UTF-8 was refused, and the refusal stopped the broker that wrote it."""
+    noting = trail()
+    noting.note(refusal(name, principal=f"User:{name}"), 0)
+    (event,) = noting.take(0, WALL_MS)
+    written, _ = AuditChain(broker=1, name="a").append(event)
+    assert read_entry(written).event == event
+    assert len(event.resource) <= TEXT_MAX
