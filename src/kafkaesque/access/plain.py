@@ -27,6 +27,7 @@ from kafkaesque.access.credentials import (
     password_lookup,
     salted_digest_lookup,
     scram_lookup,
+    totp_lookup,
 )
 from kafkaesque.access.decoys import choose_mechanism, make_decoy
 from kafkaesque.access.passwords import (
@@ -126,7 +127,7 @@ class PlainServer:
         self.user = message.name
         state = self._context.access()
         checked = self._checked = find_checked(state, message.name)
-        if checked is not None and self._context.verified.has(checked, message.password, now_ms):
+        if self._is_remembered(checked, now_ms):
             return self._end(is_right=True, now_ms=now_ms)
         self._is_working = True
         against = checked or _decoy(self._context.decoy_key, state, message.name)
@@ -136,9 +137,22 @@ class PlainServer:
         """Take the result of the work."""
         if not self._is_working:
             raise InvariantBroken("PLAIN has no work under way")
-        if is_right and self._checked is not None:
+        if is_right and self._checked is not None and not self._has_second_factor:
             self._context.verified.remember(self._checked, self._message.password, now_ms)
         return self._end(is_right=is_right, now_ms=now_ms)
+
+    def _is_remembered(self, checked: Checked | None, now_ms: int) -> bool:
+        """Tell whether the password was found right a short time ago.
+
+        Not of people with a second factor: who guesses theirs is not told by the time it takes.
+        """
+        if checked is None or self._has_second_factor:
+            return False
+        return self._context.verified.has(checked, self._message.password, now_ms)
+
+    @property
+    def _has_second_factor(self) -> bool:
+        return self._context.access().find(totp_lookup(self._message.name)) is not None
 
     def _end(self, *, is_right: bool, now_ms: int) -> Outcome:
         self._is_working, self._is_over = False, True

@@ -187,3 +187,15 @@ def test_passwords_have_bounds() -> None:
         hash_password("petra", Secret.of("long enough"), b"short")
     assert not is_right_password(PERSON, Secret.of("x" * 1_025))
     assert find_checked(state_of(credentials=(PERSON,)), "petra") is not None
+
+
+def test_the_time_does_not_tell_a_password_where_a_code_is_missing() -> None:
+    """What is remembered is answered at once: guesses of a password would be told apart by that."""
+    state = state_of(credentials=(PERSON, TOTP))
+    verified = VerifiedPasswords(lambda: Secret(b"process"))
+    for _ in range(2):
+        authentication = server(state, verified)
+        outcome = authentication.step(b"\0petra\0petra-secret", NOW_MS)
+        assert isinstance(outcome, PasswordWork)
+        refused = authentication.resume(True, NOW_MS)
+        assert refused == Failure(reason=FailureReason.SECOND_FACTOR, user="petra")
