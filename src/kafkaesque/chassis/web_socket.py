@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
-from urllib.parse import urlsplit
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
@@ -38,7 +37,7 @@ from kafkaesque.chassis.http_names import is_own_host
 from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.env.disk import Buffer, FileRange
-from kafkaesque.env.network import Connection, ConnectionHandler
+from kafkaesque.env.network import LOW_WATER_BYTES, Connection, ConnectionHandler
 from kafkaesque.model.errors import InvariantBroken
 
 #: The request's line and headers together.
@@ -83,7 +82,8 @@ class OriginRule:
         """Tell whether a request with these headers is served."""
         if origin is None or origin in self.origins:
             return True
-        is_same = urlsplit(origin).netloc == host
+        # No `urlsplit`: it raises where a browser would not, and an origin has nothing but these.
+        is_same = origin.partition("://")[2].lower() == host.lower()
         return is_same and is_own_host(host, self.host_names)
 
 
@@ -247,7 +247,7 @@ class WebSocketLink:
                 elif event.data:
                     handler.on_bytes(event.data.encode())
             case Ping():
-                self._write(event.response())
+                self._answer_ping(event)
             case CloseConnection():
                 self._write(event.response())
                 self._close()
@@ -260,6 +260,15 @@ class WebSocketLink:
         except LocalProtocolError:
             # It has been closed: as with any connection, what is written is dropped.
             return
+
+    def _answer_ping(self, ping: Ping) -> None:
+        """Answer, unless the client does not read: what it is not sent takes no memory.
+
+        Not every ping has an answer of its own (RFC 6455, section 5.5.3), and the protocol's own
+        bounds do not count these.
+        """
+        if self._connection is not None and self._connection.unsent_bytes() <= LOW_WATER_BYTES:
+            self._write(ping.response())
 
     def _end(self, code: int) -> None:
         """Say why, and hang up."""

@@ -20,7 +20,7 @@ from wsproto.events import (
 
 from kafkaesque.chassis import web_socket
 from kafkaesque.chassis.web_socket import OriginRule, Payload, Route, WebSocketLink
-from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.env.network import LOW_WATER_BYTES, Address, Connection, Framing, ListenOptions
 from kafkaesque.sim.env import World
 from tests.unit.chassis.client import Client
 
@@ -137,6 +137,9 @@ def test_cuts_change_nothing(size: int) -> None:
         ("/mqtt", {"subprotocols": ["amqp"]}, 400),
         ("/mqtt", {"extra_headers": [(b"Origin", b"https://evil.example")]}, 403),
         ("/mqtt", {"extra_headers": [(b"Origin", b"null")]}, 403),
+        # What Python's own parser of addresses stumbles over.
+        ("/mqtt", {"extra_headers": [(b"Origin", b"http://[")]}, 403),
+        ("/mqtt", {"extra_headers": [(b"Origin", b"http://localhost@evil.example")]}, 403),
         # A name of a page that was made to point here.
         (
             "/mqtt",
@@ -246,6 +249,25 @@ def test_frames_that_are_wrong(raw: bytes, code: int) -> None:
     assert isinstance(found, CloseConnection)
     assert found.code == code
     assert ground.client.is_closed
+
+
+def test_who_asks_and_does_not_read_takes_no_memory() -> None:
+    """Answers to pings go by none of the protocol's bounds."""
+    ground = Ground()
+    ground.open()
+    server = ground.served[0].connection
+    assert server is not None
+    ground.client.link.pause_reading()
+    ping = ground.socket.send(Ping(payload=b"p" * 125))
+    for _ in range(40):
+        ground.client.link.write((ping * 200,))
+        ground.wait()
+    most = server.unsent_bytes()
+    assert most <= LOW_WATER_BYTES + 1_000
+    ground.client.link.resume_reading()
+    ground.wait(1_000)
+    assert server.unsent_bytes() == 0
+    assert Pong(payload=b"again") in ground.send(Ping(payload=b"again"))
 
 
 def test_a_length_of_eight_bytes_takes_no_memory() -> None:
