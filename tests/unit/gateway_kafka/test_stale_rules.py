@@ -174,6 +174,17 @@ def test_a_topic_needs_its_own_rule(cluster: LiveCluster) -> None:
     assert isinstance(again, TopicNotAuthorized)
 
 
+def test_dead_letters_of_a_group_go_only_where_one_may_write(cluster: LiveCluster) -> None:
+    """Who may change a share group would otherwise have brokers write into any such topic."""
+    allow(cluster, "alice", Operation.ALTER_CONFIGS, ResourceType.GROUP, "alices-*")
+    to = [ConfigChange(name="errors.deadletterqueue.topic.name", value="salaries")]
+    change = of("alice", ChangeGroupConfig, group="alices-group", changes=to)
+    assert isinstance(submit(cluster, change), TopicNotAuthorized)
+    allow(cluster, "alice", Operation.WRITE, ResourceType.TOPIC, "salaries")
+    assert not isinstance(submit(cluster, change), Exception)
+    forget_rules(cluster, "alice")
+
+
 def test_tokens_are_their_parties(cluster: LiveCluster) -> None:
     def token(owner: str, requester: str) -> Any:
         return make_delegation_token(

@@ -17,6 +17,7 @@ from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
+from kafkaesque.broker.options.groups import DEAD_LETTER_TOPIC
 from kafkaesque.broker.options.nats import (
     CONSUMER,
     INBOX_PREFIX,
@@ -317,9 +318,14 @@ def _config(case: _Case) -> NotAuthorized | None:
 
 
 def _group_config(case: _Case) -> NotAuthorized | None:
-    if case.may(Operation.ALTER_CONFIGS, ResourceType.GROUP, case.command.group):
-        return None
-    return GroupNotAuthorized("Group authorization failed.")
+    """Whoever says where a share group's dead letters go has them written there."""
+    if not case.may(Operation.ALTER_CONFIGS, ResourceType.GROUP, case.command.group):
+        return GroupNotAuthorized("Group authorization failed.")
+    for change in case.command.changes:
+        topic = change.value if change.name == DEAD_LETTER_TOPIC else None
+        if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
+            return TopicNotAuthorized(case.words(Operation.WRITE, ResourceType.TOPIC, topic))
+    return None
 
 
 def _new_credential(case: _Case) -> NotAuthorized | None:
