@@ -7,14 +7,14 @@ enough for more, so no more than one piece beyond the network's low water mark w
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import h11
 
 from kafkaesque.admin.http import Answer, Request, Respond, Source, text_answer
 from kafkaesque.admin.visitors import Caller
 from kafkaesque.broker.listeners import AccessMode
-from kafkaesque.chassis.http_connection import BadHead, HttpConnection
+from kafkaesque.chassis.http_connection import BadHead, HttpConnection, split_target
 from kafkaesque.chassis.link import Shared
 from kafkaesque.env.network import LOW_WATER_BYTES
 
@@ -65,6 +65,7 @@ class AdminConnection(HttpConnection):
 
     def on_gone(self) -> None:
         """See `ClientConnection`."""
+        super().on_gone()
         source, self._source = self._source, None
         if source is not None:
             source.on_gone()
@@ -178,11 +179,11 @@ def _read_head(head: h11.Request) -> Request:
     Raises:
         ValueError: its query has too many fields.
     """
-    target = urlsplit(head.target.decode("ascii"))
+    path, query = split_target(head.target)
     return Request(
         method=head.method.decode("ascii"),
-        path=target.path,
-        query=parse_qs(target.query, max_num_fields=QUERY_FIELDS_MAX, keep_blank_values=True),
+        path=path,
+        query=parse_qs(query, max_num_fields=QUERY_FIELDS_MAX, keep_blank_values=True),
         headers={name.decode("ascii"): value.decode("latin-1") for name, value in head.headers},
     )
 

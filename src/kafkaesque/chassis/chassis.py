@@ -7,6 +7,7 @@ from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.metadata.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata.client_quotas import Quotas as QuotasOfEntity
 from kafkaesque.chassis.admission import Admission, Options
+from kafkaesque.chassis.body_room import BodyRooms
 from kafkaesque.chassis.logins import Logins
 from kafkaesque.chassis.meter import Meter
 from kafkaesque.chassis.quotas import Quotas
@@ -40,6 +41,7 @@ class Chassis:
         )
         self.relief: Final = Relief(clock, load)
         self.turns: Final = Turns(clock)
+        self.body_rooms: Final = BodyRooms()
         #: By protocol and name of each listener, since it was first opened.
         self.meters: Final[dict[tuple[str, str], Meter]] = {}
         #: What several gateways share, by its class; whoever needs it first makes it.

@@ -1,7 +1,8 @@
 """One client that speaks HTTP/1.1, strictly and within bounds, whatever it asks for.
 
 Theory of operation. h11 reads and writes the protocol; this brings it bytes, and a gateway its
-requests, one at a time. Of a request its head and its body are kept, each up to a maximal length. A
+requests, one at a time. Of a request its head and its body are kept, each up to a maximal length,
+and the bodies of all requests within what there is for them (`body_room`). A
 timer runs whenever the client owes something: its first request, the rest of one, the next one, or
 reading what it was sent; a client that is late is hung up on.
 
@@ -12,9 +13,14 @@ that has hung up is noticed; what it sends ahead is bounded.
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Final
+from urllib.parse import urlsplit
 
 import h11
 
+from kafkaesque.access.authentication import Success
+from kafkaesque.access.principals import user_name
+from kafkaesque.broker.listeners import AccessMode
+from kafkaesque.chassis.body_room import BodyRoom
 from kafkaesque.chassis.link import ClientConnection, Shared
 
 #: A request's line and headers together.
@@ -23,6 +29,10 @@ HEAD_BYTES_MAX: Final = 16 * 1024
 REQUEST_MS_MAX: Final = 10_000
 #: So long a connection stays open between requests.
 IDLE_MS_MAX: Final = 60_000
+#: Chunks of one body: each costs as much as a small request, however short it is.
+CHUNKS_MAX: Final = 4_096
+#: What is read of one client before others have their turn.
+EVENTS_PER_TURN: Final = 64
 #: What a client may send ahead while its request is answered.
 AHEAD_BYTES_MAX: Final = 64 * 1024
 
@@ -43,6 +53,8 @@ class HttpConnection(ClientConnection):
         "_ahead_bytes",
         "_body",
         "_body_bytes_max",
+        "_body_room",
+        "_chunks",
         "_has_head",
         "_http",
         "_is_answering",
@@ -64,6 +76,9 @@ class HttpConnection(ClientConnection):
         self._has_head = False
         self._body = bytearray()
         self._body_bytes_max = 0
+        self._chunks = 0
+        #: Where the body of the request under way is counted.
+        self._body_room: BodyRoom | None = None
         #: Whether a request is not answered.
         self._is_answering = False
         self._ahead_bytes = 0
@@ -98,6 +113,29 @@ class HttpConnection(ClientConnection):
     def on_opened(self) -> None:
         """See `ClientConnection`."""
         self.expect(REQUEST_MS_MAX)
+        if self._is_stranger:
+            self.shared.strangers.add(self)
+
+    def on_gone(self) -> None:
+        """See `ClientConnection`."""
+        self.shared.strangers.remove(self)
+        self._leave_body_room()
+
+    def let_in(self, success: Success, mechanism: str) -> bool:
+        """See `ClientConnection`; where operators come, nobody has all connections."""
+        shared, user = self.shared, user_name(success.principal)
+        if shared.options.is_protected:
+            others = [each for each in shared.connections.values() if each is not self]
+            count = sum(each.identity is not None and each.identity.user == user for each in others)
+            if count >= shared.options.connections_max // 3:
+                return False
+        if not super().let_in(success, mechanism):
+            return False
+        shared.strangers.remove(self)
+        if self._body_room is not None:
+            shared.chassis.body_rooms.let_in(self)
+            self._body_room = shared.chassis.body_rooms.known
+        return True
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
@@ -139,7 +177,12 @@ class HttpConnection(ClientConnection):
 
     def _advance(self) -> None:
         """Take what h11 has understood, up to a whole request."""
+        events = 0
         while self.connection is not None and not self._is_answering and self.may_take:
+            events += 1
+            if events > EVENTS_PER_TURN:
+                self.shared.clock.call_soon(self.go_on)
+                return
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
@@ -149,9 +192,7 @@ class HttpConnection(ClientConnection):
                 if not self._take_head(event):
                     return
             elif isinstance(event, h11.Data):
-                self._body += event.data
-                if len(self._body) > self._body_bytes_max:
-                    self._refuse_body()
+                if not self._take_body(event):
                     return
             elif isinstance(event, h11.EndOfMessage) and self._has_head:
                 self._has_head = False
@@ -175,6 +216,11 @@ class HttpConnection(ClientConnection):
         self.is_head_only = head.method == b"HEAD"
         self._has_head = True
         self._body.clear()
+        self._chunks = 0
+        if _has_two_lengths(head):
+            # Somebody in front of this broker may go by the other one (RFC 9112, section 11.2).
+            self._refuse(400, "a request has Content-Length or Transfer-Encoding, not both")
+            return False
         length_bytes = _body_length(head)
         if (length_bytes is None and not most) or (
             length_bytes is not None and length_bytes > most
@@ -186,6 +232,35 @@ class HttpConnection(ClientConnection):
             go_on = h11.InformationalResponse(status_code=100, headers=[])
             self._write(self._http.send(go_on))
         return True
+
+    def _take_body(self, piece: h11.Data) -> bool:
+        """Take a piece of a request's body; False if it is not wanted."""
+        data = piece.data
+        self._chunks += piece.chunk_start
+        if self._chunks > CHUNKS_MAX:
+            self._refuse(400, f"a body comes in at most {CHUNKS_MAX} chunks")
+            return False
+        if len(self._body) + len(data) > self._body_bytes_max:
+            self._refuse_body()
+            return False
+        if self._body_room is None:
+            rooms = self.shared.chassis.body_rooms
+            self._body_room = rooms.strangers if self._is_stranger else rooms.known
+        if not self._body_room.take(self, len(data)):
+            self._refuse(503, "too many long requests come at once: try again")
+            return False
+        self._body += data
+        return True
+
+    @property
+    def _is_stranger(self) -> bool:
+        """Whether its client has to say who it is, and has not by a request before."""
+        return self.shared.options.access is AccessMode.REQUIRED and self.login is None
+
+    def _leave_body_room(self) -> None:
+        if self._body_room is not None:
+            self._body_room.release(self)
+            self._body_room = None
 
     def _refuse_body(self) -> None:
         most = f"a body has at most {self._body_bytes_max} bytes here"
@@ -199,6 +274,8 @@ class HttpConnection(ClientConnection):
         self.shared.meter.requests += 1
         body = bytes(self._body)
         self._body.clear()
+        if self._body_room is not None and not self._is_stranger:
+            self._body_room.keep(self)
         if not self.watches_for_its_end:
             self.hold()
         self.begin(body)
@@ -233,6 +310,7 @@ class HttpConnection(ClientConnection):
         self._write(self._http.send(h11.EndOfMessage()))
         self._is_answering = False
         self._ahead_bytes = 0
+        self._leave_body_room()
         if self._http.our_state is h11.MUST_CLOSE:
             self.expect(self.read_ms_max)
             connection.close()
@@ -260,6 +338,27 @@ class HttpConnection(ClientConnection):
     def _write(self, data: bytes | None) -> None:
         if data and self.connection is not None:
             self.connection.write([data])
+
+
+def split_target(target: bytes) -> tuple[str, str]:
+    """Return path and query of what is asked for, read as whoever stands in front reads it.
+
+    What begins with a slash is a path, also with two of them: no host stands there.
+
+    Raises:
+        ValueError: it is no target.
+    """
+    text = target.decode("ascii")
+    if not text.startswith("/"):
+        parts = urlsplit(text)
+        return parts.path, parts.query
+    path, _, query = text.partition("?")
+    return path, query
+
+
+def _has_two_lengths(head: h11.Request) -> bool:
+    names = {name for name, _ in head.headers}
+    return b"transfer-encoding" in names and b"content-length" in names
 
 
 def _body_length(head: h11.Request) -> int | None:

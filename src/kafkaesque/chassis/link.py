@@ -23,6 +23,7 @@ from kafkaesque.chassis.http_guard import BEGINNING_BYTES, is_http_request
 from kafkaesque.chassis.identity import Identity
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX, TOO_OLD
 from kafkaesque.chassis.meter import Meter
+from kafkaesque.chassis.port_strangers import PortStrangers
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import LOW_WATER_BYTES, Connection, Framing
@@ -103,6 +104,7 @@ class Shared:
         "options",
         "refusals",
         "relief",
+        "strangers",
     )
 
     def __init__(self, chassis: Chassis, options: PortOptions) -> None:
@@ -116,6 +118,8 @@ class Shared:
         self.meter: Final = Meter(self.connections)
         #: What strangers send that cannot be understood; they can send it as often as they like.
         self.refusals: Final = ReportLimit(chassis.report, chassis.clock.call_later)
+        #: Of a protocol in which each request says who asks.
+        self.strangers: Final = PortStrangers(options.connections_max // 2)
 
 
 class ClientConnection(ABC):

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 import h11
 import msgspec
 
-from kafkaesque.chassis.http_connection import BadHead, HttpConnection
+from kafkaesque.chassis.http_connection import BadHead, HttpConnection, split_target
 from kafkaesque.chassis.link import Shared
 from kafkaesque.gateway.registry.errors import ErrorBody
 
@@ -84,11 +84,11 @@ def headers_of(content_type: str) -> dict[str, str]:
 
 
 def _read_head(head: h11.Request) -> HttpRequest:
-    target = urlsplit(head.target.decode("ascii"))
-    query = parse_qs(target.query, max_num_fields=QUERY_FIELDS_MAX, keep_blank_values=True)
+    target_path, target_query = split_target(head.target)
+    query = parse_qs(target_query, max_num_fields=QUERY_FIELDS_MAX, keep_blank_values=True)
     return HttpRequest(
         method=head.method.decode("ascii"),
-        path=tuple(unquote(each, errors="strict") for each in target.path.split("/") if each),
+        path=tuple(unquote(each, errors="strict") for each in target_path.split("/") if each),
         query={name: values[-1] for name, values in query.items()},
         headers={name.decode("ascii"): value.decode("latin-1") for name, value in head.headers},
     )
