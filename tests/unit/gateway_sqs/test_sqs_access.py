@@ -23,12 +23,17 @@ from kafkaesque.access.administration import (
     MakeAccessKey,
 )
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.broker.listeners import KAFKA, SQS, AccessMode, Listener, default_listener
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.listeners import KAFKA, AccessMode, Listener, default_listener
+from kafkaesque.broker.listeners import SQS as PROTOCOL
+from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.env.network import Address
-from kafkaesque.gateway.sqs import authorization
+from kafkaesque.gateway.sqs import authorization, receiving
 from kafkaesque.gateway.sqs.authorization import check_rows
 from kafkaesque.gateway.sqs.gateway import SqsGateway
+from kafkaesque.gateway.sqs.stored import SQS
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.message_headers import DEATH, ORIGIN
 from kafkaesque.protocols.kafka.messages.alter_access_request import AlterAccessRequest
 from kafkaesque.protocols.sqs.service import OPERATIONS
 from tests.unit.gateway_kafka.live import LiveCluster
@@ -47,7 +52,7 @@ class Secured:
         self.gateway = SqsGateway(node.broker.doors, node.chassis)
         self.urls: dict[AccessMode, str] = {}
         for mode in AccessMode:
-            listener = default_listener(SQS, Address("127.0.0.1", 0), access=mode)
+            listener = default_listener(PROTOCOL, Address("127.0.0.1", 0), access=mode)
             address = self.gateway.start(replace(listener, name=f"sqs-{mode.value}"))
             self.urls[mode] = f"http://{address}"
         add_user(live, ROOT)
@@ -253,6 +258,102 @@ def test_moving_needs_the_right_to_write_where_it_goes(secured: Secured) -> None
     assert secured.refusal("cancel_message_move_task", other, TaskHandle=handle) == "AccessDenied"
     assert dead
     forget_rules(secured.live, "mover")
+
+
+def test_where_dead_letters_go_does_not_tell_what_there_is(secured: Secured) -> None:
+    root, maker = secured.key(ROOT), secured.key("maker")
+    secured.ask("create_queue", root, QueueName="salaries")
+    allow(secured.live, "maker", Operation.CREATE, ResourceType.QUEUE, "maker-*")
+
+    def said(target: str) -> str:
+        arn = f"arn:aws:sqs:us-east-1:000000000000:{target}"
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+        with pytest.raises(ClientError) as caught:
+            secured.ask(
+                "create_queue", maker, QueueName="maker-q", Attributes={"RedrivePolicy": policy}
+            )
+        return str(caught.value).replace(target, "it")
+
+    assert said("salaries") == said("salariez")
+    forget_rules(secured.live, "maker")
+
+
+def test_a_queue_that_was_not_named_is_not_named_in_a_refusal(secured: Secured) -> None:
+    root, mover = secured.key(ROOT), secured.key("unnamed")
+    secured.ask("create_queue", root, QueueName="letters")
+    arn = "arn:aws:sqs:us-east-1:000000000000:letters"
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    secured.ask("create_queue", root, QueueName="hushhush", Attributes={"RedrivePolicy": policy})
+    for operation in (Operation.READ, Operation.WRITE):
+        allow(secured.live, "unnamed", operation, ResourceType.QUEUE, "letters")
+    with pytest.raises(ClientError) as caught:
+        secured.ask("start_message_move_task", mover, SourceArn=arn)
+    assert caught.value.response["Error"]["Code"] == "AccessDenied"
+    assert "hushhush" not in str(caught.value)
+    forget_rules(secured.live, "unnamed")
+
+
+def test_a_message_that_somebody_has_made_up_is_received(secured: Secured) -> None:
+    """It would otherwise stop the broker of whoever receives it, in the turn it comes in."""
+    root = secured.key(ROOT)
+    url = secured.ask("create_queue", root, QueueName="poisoned")["QueueUrl"]
+    doors = secured.live.broker.doors
+    queue = doors.cluster.state.queues[QueueName("/", "poisoned")]
+    nested = b'{"x": ' + b"[" * 2_000 + b"]" * 2_000 + b"}"
+    headers = ((SQS, nested), (ORIGIN, nested), (DEATH, nested), ("a", b"\xff"))
+    outcomes: list[object] = []
+    message = NewMessage(b"\xff", headers=headers)
+    doors.queues.put(queue.topic_id, [message], 5_000, outcomes.append)
+    secured.live.wait(lambda: bool(outcomes), "the message is put")
+    found = secured.ask(
+        "receive_message",
+        root,
+        QueueUrl=url,
+        WaitTimeSeconds=5,
+        MessageSystemAttributeNames=["All"],
+        MessageAttributeNames=["All"],
+    )
+    assert len(found["Messages"]) == 1
+    assert not secured.live.fatal
+
+
+def test_a_defect_in_a_later_turn_costs_its_request(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = secured.key(ROOT)
+    url = secured.ask("create_queue", root, QueueName="defect")["QueueUrl"]
+    secured.ask("send_message", root, QueueUrl=url, MessageBody="x")
+
+    def fail(*_: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(receiving, "message_of", fail)
+    assert secured.refusal("receive_message", root, QueueUrl=url) in ("InternalFailure", "500")
+    assert not secured.live.fatal
+
+
+def test_attempts_are_remembered_within_bounds(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each had up to 4 MiB kept for five minutes, a thousand times."""
+    monkeypatch.setattr(receiving, "ATTEMPTS_BYTES_MAX", 5_000)
+    root = secured.key(ROOT)
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true", "VisibilityTimeout": "0"}
+    url = secured.ask("create_queue", root, QueueName="many.fifo", Attributes=fifo)["QueueUrl"]
+    secured.ask("send_message", root, QueueUrl=url, MessageBody="x" * 2_000, MessageGroupId="g")
+    attempts = secured.gateway._handlers["ReceiveMessage"].__self__  # type: ignore[attr-defined]
+    for number in range(5):
+        found = secured.ask(
+            "receive_message",
+            root,
+            QueueUrl=url,
+            WaitTimeSeconds=5,
+            VisibilityTimeout=0,
+            ReceiveRequestAttemptId=f"attempt-{number}",
+        )
+        assert len(found["Messages"]) == 1
+    assert 1 <= len(attempts._attempts) <= 2
+    assert attempts._attempts_bytes <= 5_000
 
 
 def test_where_nobody_has_to_sign_all_signatures_are_well(secured: Secured) -> None:

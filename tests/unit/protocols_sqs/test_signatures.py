@@ -174,3 +174,41 @@ def test_a_signature_is_of_its_time() -> None:
         check_time(beforehand, signed_ms + 3_600_001)
     with pytest.raises(SqsError):
         check_time(replace(at, time="20261325T182511Z"), signed_ms)
+
+
+def test_what_says_what_is_asked_for_is_signed_as_well() -> None:
+    """Whoever has seen a request could have another one made of it, with the same signature."""
+    request = signed()
+    assert is_believed(request)
+    for name in ("x-amz-target", "x-amz-security-token", "x-amz-anything"):
+        more = replace(request, headers={**request.headers, name: "AmazonSQS.PurgeQueue"})
+        assert not is_believed(more), name
+        again = signed(headers={name: "AmazonSQS.SendMessage"})
+        assert is_believed(again), name
+    url = signed(method="GET", fields={"Action": "ListQueues"}, body=b"", expires=60)
+    assert is_believed(url)
+    more = replace(url, headers={**url.headers, "x-amz-target": "AmazonSQS.PurgeQueue"})
+    assert not is_believed(more)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Action=ListQueues", "Action=ListQueues&Action=PurgeQueue"),
+        ("Action=ListQueues", "Action=PurgeQueue"),
+        ("X-Amz-Expires=60", "X-Amz-Expires=600000"),
+        ("X-Amz-Expires=60", "X-Amz-Expires=60&X-Amz-Expires=600000"),
+        ("X-Amz-Expires=60", "X-Amz-Expires=60&X-Amz-Date=20300101T000000Z"),
+        ("/?", "/other?"),
+    ],
+)
+def test_a_url_is_believed_as_it_was_signed(old: str, new: str) -> None:
+    url = signed(method="GET", fields={"Action": "ListQueues"}, body=b"", expires=60)
+    assert is_believed(url)
+    altered = replace(url, target=url.target.replace(old, new, 1))
+    assert altered != url
+    try:
+        believed = is_believed(altered)
+    except SqsError:
+        believed = False
+    assert not believed

@@ -121,11 +121,14 @@ def check_rights(rights: Rights | None, operation: str, request: Any) -> None:
             raise refusal
 
 
-def find_refusal(rights: Rights | None, need: Need) -> SqsError | None:
-    """Return what a client is told that may not do something; None where it may."""
+def find_refusal(rights: Rights | None, need: Need, words: str = "") -> SqsError | None:
+    """Return what a client is told that may not do something; None where it may.
+
+    With `words` it is told these: the queue is not one that it has named.
+    """
     if rights is None or is_allowed(rights, need):
         return None
-    words = rights.refusal(need.operation, ResourceType.QUEUE, need.queue)
+    words = words or rights.refusal(need.operation, ResourceType.QUEUE, need.queue)
     return SqsError("AccessDenied", f"{words[0].upper()}{words[1:]}.")
 
 

@@ -11,6 +11,7 @@ from kafkaesque.model.errors import (
     ConfigError,
     InvalidConfig,
     InvalidRequest,
+    InvariantBroken,
     MessageTooLarge,
     NotAuthorized,
     OverBound,
@@ -37,6 +38,9 @@ class Answers(Protocol):
 
     def answer(self, outcome: Shape | SqsError | None) -> None:
         """Send a result or an error; called once."""
+
+    def fail(self, error: Exception) -> None:
+        """Send that it could not be done, for a reason that is ours."""
 
 
 class Call(Generic[RequestT]):
@@ -83,6 +87,11 @@ class Call(Generic[RequestT]):
             act()
         except (SqsError, RequestRefused, ConfigError) as error:
             self.fail(error)
+        except InvariantBroken:
+            raise
+        except Exception as error:
+            # A defect of ours, which a client has found: it costs its request, not the broker.
+            self._answers.fail(error)
 
     def url_of(self, name: str) -> str:
         """Return a queue's URL, as this client reaches it."""

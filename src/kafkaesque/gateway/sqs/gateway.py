@@ -121,8 +121,11 @@ class SqsGateway(Gateway):
             answers.answer(error_of(refusal))
         except Exception as error:
             # A defect of ours, and the broker goes on.
-            self._failures.say(f"a request for SQS could not be answered: {error!r}")
-            answers.answer(SqsError("InternalFailure", "It could not be done: see the log."))
+            answers.fail(error)
+
+    def report(self, error: Exception) -> None:
+        """Tell of a defect of ours."""
+        self._failures.say(f"a request for SQS could not be answered: {error!r}")
 
 
 class _Answers:
@@ -141,6 +144,11 @@ class _Answers:
     def is_wanted(self) -> bool:
         """See `Answers`."""
         return self._caller.is_open and not self._is_done
+
+    def fail(self, error: Exception) -> None:
+        """See `Answers`."""
+        self._desk.report(error)
+        self.answer(SqsError("InternalFailure", "It could not be done: see the log."))
 
     def answer(self, outcome: Shape | SqsError | None) -> None:
         """See `Answers`."""

@@ -22,6 +22,7 @@ from kafkaesque.gateway.sqs.attributes import (
     new_options,
     write_tags,
 )
+from kafkaesque.gateway.sqs.authorization import Need, find_refusal
 from kafkaesque.gateway.sqs.call import NO_QUEUE, Call, RequestT
 from kafkaesque.gateway.sqs.data_changes import tell_change
 from kafkaesque.gateway.sqs.finding import QueueFinder, is_served
@@ -154,11 +155,19 @@ class Managing:
         changes: Mapping[str, str | None],
         then: Callable[[], None],
     ) -> None:
-        """Go on if the queue may have its dead letters where it is said to have them."""
+        """Go on if the queue may have its dead letters where it is said to have them.
+
+        Raises:
+            SqsError: the client may not write there.
+        """
         target, said = changes.get("dead.letter.queue"), attributes.get("RedrivePolicy", "")
         if not target:
             then()
             return
+        # First: whoever may not write there is not told whether there is such a queue.
+        refusal = find_refusal(call.rights, Need(Operation.WRITE, target))
+        if refusal is not None:
+            raise refusal
 
         def refuse(why: str) -> SqsError:
             return invalid_attribute("RedrivePolicy", said, why)

@@ -162,7 +162,8 @@ class MoveTasks:
             raise _NO_TARGET
         if target == name:
             raise invalid_value("Source and destination must not be the same queue.")
-        refusal = find_refusal(call.rights, Need(Operation.WRITE, target))
+        unnamed = "" if said else "no rule allows write on the queue that they have come from"
+        refusal = find_refusal(call.rights, Need(Operation.WRITE, target), unnamed)
         if refusal is not None:
             raise refusal
 

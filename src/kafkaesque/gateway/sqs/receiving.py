@@ -42,8 +42,10 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_MS: Final = 15_000
 #: So long an attempt can be repeated.
 ATTEMPT_MS: Final = 300_000
-#: Attempts that are remembered; with more, the oldest are forgotten.
+#: Attempts that are remembered, and what their messages have together: with more, the oldest are
+#: forgotten.
 ATTEMPTS_MAX: Final = 1_000
+ATTEMPTS_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +54,20 @@ class _Attempt:
 
     messages: list[q.QueueMessage]
     ends_ms: int
+    size_bytes: int
 
 
 class Receiving:
     """See the module."""
 
-    __slots__ = ("_attempts", "_doors", "_finder")
+    __slots__ = ("_attempts", "_attempts_bytes", "_doors", "_finder")
 
     def __init__(self, doors: Doors, finder: QueueFinder) -> None:
         self._doors = doors
         self._finder = finder
         #: By queue and attempt id. This broker's alone: a repetition elsewhere is a new request.
         self._attempts: OrderedDict[tuple[bytes, str], _Attempt] = OrderedDict()
+        self._attempts_bytes = 0
 
     def receive(self, call: Call[ReceiveMessageRequest]) -> None:
         """Give messages to a client, now or when there are any.
@@ -120,7 +124,8 @@ class Receiving:
                 call.fail(refusal)
             elif outcome.messages:
                 self._remember(call.request, queue, outcome.messages)
-                self._answer(call, queue, outcome.messages, wanted)
+                # What is in a message may have been made by anybody who may send one.
+                call.try_to(lambda: self._answer(call, queue, outcome.messages, wanted))
             else:
                 self._answer_empty(call, queue)
 
@@ -175,10 +180,19 @@ class Receiving:
         if request.receive_request_attempt_id is None:
             return
         key = (bytes(queue.topic_id), request.receive_request_attempt_id)
-        self._attempts.pop(key, None)
-        self._attempts[key] = _Attempt(messages, self._doors.clock.now_ms() + ATTEMPT_MS)
-        while len(self._attempts) > ATTEMPTS_MAX:
-            self._attempts.popitem(last=False)
+        self._forget(key)
+        size_bytes = sum(map(_size_of, messages))
+        ends_ms = self._doors.clock.now_ms() + ATTEMPT_MS
+        self._attempts[key] = _Attempt(messages, ends_ms, size_bytes)
+        self._attempts_bytes += size_bytes
+        while len(self._attempts) > ATTEMPTS_MAX or self._attempts_bytes > ATTEMPTS_BYTES_MAX:
+            self._forget(next(iter(self._attempts)))
+
+    def _forget(self, key: tuple[bytes, str]) -> _Attempt | None:
+        found = self._attempts.pop(key, None)
+        if found is not None:
+            self._attempts_bytes -= found.size_bytes
+        return found
 
     def _repeat(
         self,
@@ -189,7 +203,7 @@ class Receiving:
         attempt_id: str,
     ) -> None:
         """Give what the same attempt was given before, if all of it is still in flight."""
-        before = self._attempts.pop((bytes(queue.topic_id), attempt_id), None)
+        before = self._forget((bytes(queue.topic_id), attempt_id))
         if before is None or before.ends_ms <= self._doors.clock.now_ms():
             self._take(call, queue, count, wanted)
             return
@@ -205,11 +219,16 @@ class Receiving:
                 self._take(call, queue, count, wanted)
             else:
                 self._remember(call.request, queue, before.messages)
-                self._answer(call, queue, before.messages, wanted)
+                call.try_to(lambda: self._answer(call, queue, before.messages, wanted))
 
         claims = [each.claim for each in before.messages]
         extend = q.ExtendLocks(log_id=queue.topic_id, claims=claims, lock_ms=lock_ms)
         self._doors.queues.ask(extend, q.ClaimsResult, TIMEOUT_MS, on_extended)
+
+
+def _size_of(message: q.QueueMessage) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers)
+    return len(message.value or b"") + len(message.key or b"") + headers
 
 
 def check_visibility(seconds: int) -> None:

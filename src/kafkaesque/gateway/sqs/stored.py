@@ -198,5 +198,5 @@ def _read(decode: Callable[[bytes], ReadT], header: bytes | None) -> ReadT | Non
         return None
     try:
         return decode(header)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

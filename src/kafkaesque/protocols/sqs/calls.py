@@ -68,7 +68,7 @@ def _read_json(request: HttpRequest) -> tuple[Operation, Shape]:
         return operation, msgspec.json.decode(request.body or b"{}", type=operation.request)
     except msgspec.ValidationError as error:
         raise query.fault_of(error) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SqsError("SerializationException", f"The body is not JSON: {error}.") from None
 
 

@@ -25,6 +25,11 @@ SKEW_MS_MAX: Final = 15 * 60 * 1000
 #: A URL can be signed beforehand for so long.
 EXPIRES_SECONDS_MAX: Final = 7 * 24 * 3600
 
+#: Headers that say what is asked for: whoever brings one has signed it.
+OWN_HEADERS: Final = "x-amz-"
+#: The time is in what is signed, wherever it stands; and the body's digest is made anew.
+_SIGNED_OTHERWISE: Final = frozenset({"x-amz-date", "x-amz-content-sha256"})
+
 _TIME: Final = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
 _PART: Final = re.compile(r"\s*(Credential|SignedHeaders|Signature)=([^,\s]+)\s*")
 _SPACES: Final = re.compile(r" +")
@@ -130,9 +135,14 @@ def check_time(signature: Signature, now_ms: int) -> None:
 
 
 def is_signed_by(signature: Signature, secret: bytes, request: HttpRequest) -> bool:
-    """Tell whether somebody who knows the secret has signed this very request."""
+    """Tell whether somebody who knows the secret has signed this very request.
+
+    What the service goes by is signed as well: a request with `X-Amz-Target` that is not could be
+    made another one by whoever has seen it.
+    """
     missing = [name for name in signature.signed_headers if name not in request.headers]
-    if missing:
+    own = {name for name in request.headers if name.startswith(OWN_HEADERS)}
+    if missing or own - {*signature.signed_headers, *_SIGNED_OTHERWISE}:
         return False
     scope = f"{signature.day}/{signature.region}/{SERVICE}/{TERMINATOR}"
     canonical = _canonical(signature, request)
