@@ -1,7 +1,7 @@
 """Parsing, and which of the versions before a new schema has to fit."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -24,9 +24,10 @@ from kafkaesque.registry.state import Compatibility, RegistryState
 
 _PARSERS: Final[Mapping[SchemaType, Callable[[str, References], ParsedSchema]]] = {
     SchemaType.AVRO: AvroSchema,
-    SchemaType.JSON: JsonSchema,
     SchemaType.PROTOBUF: ProtobufSchema,
 }
+#: Texts of parsed schemas that are kept, together.
+KEPT_LENGTH_MAX: Final = 4 * 1024 * 1024
 _BACKWARD: Final = frozenset(
     {
         Compatibility.BACKWARD,
@@ -52,8 +53,8 @@ _TRANSITIVE: Final = frozenset(
 )
 
 
-def parse(state: RegistryState, schema: Schema) -> ParsedSchema:
-    """Parse a schema with what it refers to.
+def parse(state: RegistryState, schema: Schema, *, is_registered: bool = False) -> ParsedSchema:
+    """Parse a schema with what it refers to; one that is registered is not checked as a new one is.
 
     Raises:
         InvalidSchema: it is none, or a reference is not registered.
@@ -61,13 +62,54 @@ def parse(state: RegistryState, schema: Schema) -> ParsedSchema:
     if len(schema.text.encode()) > SCHEMA_BYTES_MAX:
         raise SchemaTooLarge(f"a schema has at most {SCHEMA_BYTES_MAX} bytes")
     texts = tuple(resolve(state, schema).items())
-    return _parse(schema.type, schema.text, texts)
+    return _kept.parse(schema.type, schema.text, texts, is_registered=is_registered)
 
 
-@lru_cache(maxsize=256)
-def _parse(kind: SchemaType, text: str, references: tuple[tuple[str, str], ...]) -> ParsedSchema:
-    """Keep what was parsed last: a subject's last versions are compared with each new one."""
-    return _PARSERS[kind](text, dict(references))
+_Texts = tuple[tuple[str, str], ...]
+
+
+class _Kept:
+    """What was parsed last: a subject's last versions are compared with each new one.
+
+    Bounded by the length of the texts, of which what is parsed takes a multiple.
+    """
+
+    def __init__(self) -> None:
+        #: What was used last at the end.
+        self._parsed: OrderedDict[tuple[SchemaType, str, _Texts], ParsedSchema] = OrderedDict()
+        self._length = 0
+
+    def parse(
+        self, kind: SchemaType, text: str, references: _Texts, *, is_registered: bool
+    ) -> ParsedSchema:
+        """Return a schema, parsed now or before."""
+        key = (kind, text, references)
+        found = self._parsed.get(key)
+        if found is not None:
+            self._parsed.move_to_end(key)
+            return found
+        if kind is SchemaType.JSON:
+            made: ParsedSchema = JsonSchema(text, dict(references), is_registered=is_registered)
+        else:
+            made = _PARSERS[kind](text, dict(references))
+        self._parsed[key] = made
+        self._length += _length_of(text, references)
+        while self._length > KEPT_LENGTH_MAX and len(self._parsed) > 1:
+            (_, gone, used), _ = self._parsed.popitem(last=False)
+            self._length -= _length_of(gone, used)
+        return made
+
+    @property
+    def length(self) -> int:
+        """Characters of all texts that are kept."""
+        return self._length
+
+
+_kept: Final = _Kept()
+
+
+def _length_of(text: str, references: _Texts) -> int:
+    return len(text) + sum(len(each) for _, each in references)
 
 
 def resolve(state: RegistryState, schema: Schema) -> References:
@@ -132,7 +174,7 @@ def _differences(
         if old.type is not schema_type:
             yield f"version {each.version} is {old.type.value}, this is {schema_type.value}"
             continue
-        written = parse(state, old)
+        written = parse(state, old, is_registered=True)
         if level in _BACKWARD:
             for said in parsed.cannot_read(written):
                 yield f"it cannot read data of version {each.version}: {said}"

@@ -161,7 +161,7 @@ class Call:
             return msgspec.json.decode(self._body, type=kind)
         except msgspec.ValidationError as error:
             raise HttpRefused(422, f"the body is not what it should be: {error}") from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise HttpRefused(400, f"the body is no JSON: {error}") from None
         except UnicodeDecodeError:
             raise HttpRefused(400, "the body is no UTF-8") from None

@@ -6,6 +6,7 @@ from typing import Final
 from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.gateway.registry.calls import Call, CompatibilityBody, ModeBody, SchemaBody
 from kafkaesque.gateway.registry.values import ConfigAnswer, ConfigSet, ModeAnswer, RegisteredId
+from kafkaesque.model.errors import InvariantBroken, RequestRefused
 from kafkaesque.registry.errors import InvalidCompatibility, InvalidMode
 from kafkaesque.registry.planner import (
     plan_compatibility,
@@ -32,13 +33,25 @@ Planned = tuple[object, Sequence[Entry]]
 class Changing:
     """Has changes made."""
 
-    __slots__ = ("_log",)
+    __slots__ = ("_log", "_report")
 
-    def __init__(self, log: SchemaLog) -> None:
+    def __init__(self, log: SchemaLog, report: Callable[[Exception], None]) -> None:
+        """`report` is told of our own defects."""
         self._log: Final = log
+        self._report: Final = report
 
     def _change(self, call: Call, plan: Callable[[RegistryState], Planned]) -> None:
-        self._log.change(plan, call.done)
+        def decide(state: RegistryState) -> Planned:
+            try:
+                return plan(state)
+            except (RequestRefused, InvariantBroken):
+                raise
+            except Exception as error:
+                # A schema has found a defect of ours: it is refused, and the broker goes on.
+                self._report(error)
+                raise RequestRefused("It could not be done: see the log.") from None
+
+        self._log.change(decide, call.done)
 
     def register(self, call: Call) -> None:
         """POST /subjects/{subject}/versions."""

@@ -45,7 +45,7 @@ class RegistryGateway(Gateway):
         self._configuration = doors.configuration
         self._schemas: Final = doors.schemas
         reading = Reading(doors.schemas, doors.cluster.cluster_id)
-        self._routes: Final = make_routes(reading, Changing(doors.schemas))
+        self._routes: Final = make_routes(reading, Changing(doors.schemas, self._report))
         logins = RequestLogins(chassis.logins, doors.clock)
         self._visitors: Final = Visitors(doors.access, logins, self._names)
         self._failures = ReportLimit(chassis.report, doors.clock.call_later)
@@ -113,8 +113,11 @@ class RegistryGateway(Gateway):
 
     def _fail(self, answers: "_Answers", error: Exception) -> None:
         """A defect of ours, and the broker goes on."""
-        self._failures.say(f"a request for schemas could not be answered: {error!r}")
+        self._report(error)
         answers.answer(RequestRefused("It could not be done: see the log."))
+
+    def _report(self, error: Exception) -> None:
+        self._failures.say(f"a request for schemas could not be answered: {error!r}")
 
 
 class _Answers:

@@ -8,6 +8,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.registry.calls import Call, PlainText, SchemaBody
+from kafkaesque.gateway.registry.errors import HttpRefused
 from kafkaesque.gateway.registry.values import (
     ClusterAnswer,
     CompatibilityAnswer,
@@ -34,6 +35,8 @@ from kafkaesque.registry.state import (
 
 #: Of one answer that lists something.
 ROWS_MAX: Final = 10_000
+#: Of one answer with schemas.
+TEXTS_LENGTH_MAX: Final = 8 * 1024 * 1024
 RowT = TypeVar("RowT")
 
 
@@ -140,7 +143,12 @@ class Reading:
             if subject.startswith(prefix):
                 versions = self._state.versions(subject, deleted=deleted)
                 found += map(version_of, versions[-1:] if call.flag("latestOnly") else versions)
-        return _page(call, found)
+        page = _page(call, found)
+        if sum(len(each.schema) for each in page) > TEXTS_LENGTH_MAX:
+            # It would wait in memory for as long as a client takes to read it.
+            most = f"an answer has schemas of at most {TEXTS_LENGTH_MAX} characters"
+            raise HttpRefused(400, f"{most}: ask for fewer, with limit and offset")
+        return page
 
     def by_id(self, call: Call) -> object:
         """GET /schemas/ids/{id}."""

@@ -21,6 +21,8 @@ BASIC: Final = "basic"
 BEARER: Final = "bearer"
 _WANTED: Final = "Say who you are: a user's name and password (basic), or a token (bearer)."
 
+_PAGE: Final = "Requests that web pages send are refused here."
+
 OnRefused = Callable[[HttpRefused], None]
 
 
@@ -45,6 +47,11 @@ class Visitors:
         on_refused: OnRefused,
     ) -> None:
         """Find out who asks; a refusal may come later."""
+        if is_of_a_page(request):
+            # A browser adds by itself what somebody has typed here before: it says nothing of who
+            # has had it ask.
+            on_refused(HttpRefused(403, _PAGE))
+            return
         has_header = "authorization" in request.headers
         if (
             not caller.is_guarded
@@ -118,12 +125,15 @@ class Visitors:
             on_refused(HttpRefused(403, said))
 
 
+def is_of_a_page(request: HttpRequest) -> bool:
+    """Tell whether a browser says that a web page has it send a request."""
+    headers = request.headers
+    return "origin" in headers or headers.get("sec-fetch-site", "none") != "none"
+
+
 def why_a_page(request: HttpRequest, names: Collection[str]) -> str | None:
     """Return why a request that nobody has signed may be that of a web page; None if it is not."""
-    headers = request.headers
-    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
-        return "Requests that web pages send are refused here."
-    host = headers.get("host", "")
+    host = request.headers.get("host", "")
     if not is_own_host(host, names):
         return (
             f"This broker is not {host!r}: ask it by its IP address, as localhost, or by the name "
