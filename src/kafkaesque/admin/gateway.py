@@ -85,7 +85,7 @@ class AdminGateway(Gateway):
             visitors=self.visitors,
             report=self._failures.say,
         )
-        self.rabbitmq: Final = RabbitMqApi(self.api.context)
+        self.rabbitmq: Final = RabbitMqApi(self.api.context, self._failures.say)
         self._handlers: dict[str, Handler] = {
             "/metrics": metrics.answer,
             "/health/live": lambda _, respond: respond(answer_live(doors)),

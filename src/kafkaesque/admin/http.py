@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from kafkaesque.admin.visitor import Visitor
 
 TEXT = "text/plain; charset=utf-8"
@@ -62,6 +64,28 @@ class Answer:
     open: Callable[[Outlet], Source] | None = None
     #: Of a body that takes long: asked when users or rules have changed; if not, it is cut off.
     may_go_on: Callable[[], bool] = lambda: True
+
+
+def write_json(value: object) -> bytes:
+    """Return a value as JSON, whatever its texts hold.
+
+    Texts of AMQP need not be UTF-8; what cannot be written is shown as an escape.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_writable(msgspec.to_builtins(value)))
+
+
+def _writable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_writable(name): _writable(each) for name, each in value.items()}
+        case list():
+            return [_writable(each) for each in value]
+    return value
 
 
 Respond = Callable[[Answer], None]

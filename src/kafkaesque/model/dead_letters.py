@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkaesque.model.message_headers import DEATH
+
+_NUMBER_MAX: Final = 2**53
 
 
 class Death(NamedTuple):
@@ -32,8 +34,19 @@ def _read_death(value: bytes | None) -> Death | None:
             str(said["queue"]),
             str(said["vhost"]),
             str(said["reason"]),
-            int(said["attempts"]),
-            int(said["at_ms"]),
+            _number(said["attempts"]),
+            _number(said["at_ms"]),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def _number(said: object) -> int:
+    """Return what a broker has counted: producers can write the header, too.
+
+    Raises:
+        ValueError: no broker has.
+    """
+    if not isinstance(said, int) or not 0 <= said <= _NUMBER_MAX:
+        raise ValueError("no number that a broker writes")
+    return int(said)

@@ -10,7 +10,15 @@ import msgspec
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.problems import status_of
 from kafkaesque.admin.api.values import Problem, View
-from kafkaesque.admin.http import JSON, Answer, Outlet, Request, Respond, Source
+from kafkaesque.admin.http import (
+    JSON,
+    Answer,
+    Outlet,
+    Request,
+    Respond,
+    Source,
+    write_json,
+)
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import RequestRefused
@@ -18,8 +26,6 @@ from kafkaesque.model.errors import RequestRefused
 CommandT = TypeVar("CommandT", bound=ClientCommand)
 QueryT = TypeVar("QueryT", bound=msgspec.Struct)
 BodyT = TypeVar("BodyT")
-
-_encoder: Final = msgspec.json.Encoder()
 
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +94,7 @@ class Call(Generic[QueryT, BodyT]):
         self._respond(
             Answer(
                 status=status,
-                body=_encoder.encode(view),
+                body=write_json(view),
                 content_type=JSON,
                 headers={"ETag": tag, "Cache-Control": "no-cache"},
             )
@@ -105,8 +111,15 @@ class Call(Generic[QueryT, BodyT]):
     def answer_once(self, view: View, status: int = 200, cookie: str = "") -> None:
         """Answer with what nobody keeps, and have the browser keep a cookie."""
         headers = {"Set-Cookie": cookie} if cookie else {}
-        body = _encoder.encode(view)
+        body = write_json(view)
         self._respond(Answer(status=status, body=body, content_type=JSON, headers=headers))
+
+    def guard(self, act: Callable[[], None]) -> None:
+        """Go on in a later turn: what is refused then is answered, too."""
+        try:
+            act()
+        except RequestRefused as refusal:
+            self.refuse_with(refusal)
 
     def refuse(self, status: int, error: str, message: str) -> None:
         """Answer why it is not done."""
@@ -125,7 +138,7 @@ class Call(Generic[QueryT, BodyT]):
 
 def problem(status: int, error: str, message: str) -> Answer:
     """Return an answer that says what is wrong."""
-    body = _encoder.encode(Problem(status=status, error=error, message=message))
+    body = write_json(Problem(status=status, error=error, message=message))
     # Browsers ask for a name and a password themselves where another scheme is offered.
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     return Answer(
@@ -137,7 +150,7 @@ def etag_of(view: View) -> str:
     """Return a tag of what a view says, whenever and by whom it is said."""
     sources = [msgspec.structs.replace(each, as_of=0) for each in view.sources]
     plain = msgspec.structs.replace(view, as_of=0, seen_by=0, sources=sources)
-    return f'W/"{hashlib.blake2b(_encoder.encode(plain), digest_size=8).hexdigest()}"'
+    return f'W/"{hashlib.blake2b(write_json(plain), digest_size=8).hexdigest()}"'
 
 
 def _tags(request: Request, header: str) -> list[str]:

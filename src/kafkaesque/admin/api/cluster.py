@@ -101,7 +101,7 @@ class ClusterPages:
         query = call.query
         sort_field(query, _BROKER_KEYS, "id")
 
-        def on_gathered(gathered: Gathered[BrokerState]) -> None:
+        def show(gathered: Gathered[BrokerState]) -> None:
             every = [self._broker(node, gathered) for node in self._context.fan_out.all_brokers()]
             found = [each for each in every if wants(query, _words_of(each))]
             page = take_page(found, query, _BROKER_KEYS, "id")
@@ -116,7 +116,9 @@ class ClusterPages:
                 )
             )
 
-        self._context.fan_out.ask_all(BROKER, Nothing(), on_gathered)
+        self._context.fan_out.ask_all(
+            BROKER, Nothing(), lambda gathered: call.guard(lambda: show(gathered))
+        )
 
     def show_broker(self, call: Call[NoQuery, None]) -> None:
         """Show one broker."""

@@ -122,13 +122,15 @@ class GroupPages:
         query, default = call.query, next(iter(keys))
         sort_field(query, keys, default)
 
-        def on_gathered(gathered: Gathered[Any]) -> None:
+        def show(gathered: Gathered[Any]) -> None:
             told = [e for answer in gathered.answers.values() for e in getattr(answer, attribute)]
             found = [each for each in told if wants(query, words(each)) and is_seen(each)]
             page = take_page(found, query, keys, default)
             call.answer(self._listing(listing, page, gathered.sources))
 
-        self._context.fan_out.ask_all(page_kind, Nothing(), on_gathered)
+        self._context.fan_out.ask_all(
+            page_kind, Nothing(), lambda gathered: call.guard(lambda: show(gathered))
+        )
 
     def _listing(self, listing: Any, page: PageOf, sources: list[Origin]) -> Any:
         return listing(
@@ -148,6 +150,9 @@ class GroupPages:
         sort_field(query, _TRANSACTION_KEYS, "transactional_id")
 
         def on_listed(gathered: Gathered[TransactionsAnswer]) -> None:
+            call.guard(lambda: describe(gathered))
+
+        def describe(gathered: Gathered[TransactionsAnswer]) -> None:
             told = [each for answer in gathered.answers.values() for each in answer.transactions]
             found = [
                 each

@@ -47,11 +47,13 @@ def wants(query: ListQuery, name: str) -> bool:
 
 
 def sort_field(query: ListQuery, keys: Mapping[str, Key[Any]], default: str) -> str:
-    """Return by what to sort.
+    """Return by what to sort; what is asked for may be looked for in a later turn.
 
     Raises:
-        InvalidRequest: it is no field of this list.
+        InvalidRequest: it is no field of this list, or begins after what is none of a page.
     """
+    if query.after:
+        _read_cursor(query.after)
     name = (query.sort or default).removeprefix("-")
     if name not in keys:
         raise InvalidRequest(f"sort is one of {', '.join(keys)}, not {name!r}")
@@ -115,6 +117,6 @@ def _read_cursor(text: str) -> tuple[Any, ...]:
     try:
         data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         is_known, value, unique = msgspec.msgpack.decode(data)
-    except (ValueError, TypeError, msgspec.MsgspecError):
+    except (ValueError, TypeError, RecursionError, msgspec.MsgspecError):
         raise InvalidRequest("after is no `next` of a page") from None
     return (is_known, value, tuple(unique) if isinstance(unique, list) else unique)

@@ -113,12 +113,14 @@ class QueuePages:
         ask_all = self._context.fan_out.ask_all
         if sort_field(query, _KEYS, "name") in _NUMBERS:
 
-            def on_all(gathered: Gathered[QueuesAnswer]) -> None:
+            def show_all(gathered: Gathered[QueuesAnswer]) -> None:
                 rows = _rows_of(gathered)
                 page = take_page([self._queue(e, rows) for e in found], query, _KEYS, "name")
                 self._answer_list(call, page, gathered)
 
-            ask_all(QUEUES, QueuesQuestion(), on_all)
+            ask_all(
+                QUEUES, QueuesQuestion(), lambda gathered: call.guard(lambda: show_all(gathered))
+            )
             return
         page = take_page([self._queue(each, {}) for each in found], query, _KEYS, "name")
         names = [QueueName(each.vhost, each.name) for each in page.items]

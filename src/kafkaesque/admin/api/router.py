@@ -141,4 +141,7 @@ def _read_body(kind: type[msgspec.Struct] | None, request: Request) -> Any:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != JSON:
         raise ValueError(f"the body is JSON: say Content-Type: {JSON}")
-    return msgspec.json.decode(request.body, type=kind)
+    try:
+        return msgspec.json.decode(request.body, type=kind)
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None

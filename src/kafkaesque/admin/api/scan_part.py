@@ -299,7 +299,7 @@ def _literals(path: Sequence[str], value: str | None) -> list[bytes]:
     if path and value:
         try:
             msgspec.json.decode(value)
-        except (ValueError, msgspec.MsgspecError):
+        except (ValueError, RecursionError, msgspec.MsgspecError):
             # It can only be a text: a number may be written in many ways.
             found.insert(0, value.encode())
     return found

@@ -1,6 +1,6 @@
 """`/schemas`: subjects of the schema registry and their versions, as this broker has read them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,9 +12,12 @@ from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.paging import ListQuery, take_page, wants
 from kafkaesque.admin.api.values import Listing, View
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.registry.records import SchemaValue
 
 #: Versions of a subject that are shown, the newest ones.
 VERSIONS_MAX: Final = 100
+#: Characters of all their texts together, but for the newest one's.
+TEXTS_LENGTH_MAX: Final = 4 * 1024 * 1024
 
 
 class SubjectsQuery(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,7 +66,7 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubjectView(View, frozen=True, kw_only=True):
-    """A subject, with its versions, the newest first; at most 100 of `version_total`."""
+    """A subject, with its versions, the newest first; at most 100 of `version_total`, and 4 MiB."""
 
     name: str
     compatibility: str
@@ -150,7 +153,7 @@ class SchemaPages:
                     ],
                     referenced_by=len(state.referenced_by(name, each.version)),
                 )
-                for each in reversed(versions[-VERSIONS_MAX:])
+                for each in _newest(versions)
             ]
             call.answer(
                 SubjectView(
@@ -166,6 +169,16 @@ class SchemaPages:
             )
 
         log.catch_up(on_read)
+
+
+def _newest(versions: Sequence[SchemaValue]) -> Iterator[SchemaValue]:
+    """Yield the newest versions first, as many as are shown."""
+    length = 0
+    for number, each in enumerate(reversed(versions[-VERSIONS_MAX:])):
+        length += len(each.schema)
+        if number and length > TEXTS_LENGTH_MAX:
+            return
+        yield each
 
 
 def schema_routes(pages: SchemaPages) -> list[Route]:

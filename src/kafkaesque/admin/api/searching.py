@@ -99,8 +99,13 @@ class SearchPages:
                 429, "TooManySearches", f"{SEARCHES_MAX} searches are running here: try again"
             )
             return
-        self._running += 1
-        call.stream(LINES, lambda outlet: _Search(self, self._context, request, topic, outlet))
+
+        def begin(outlet: Outlet) -> _Search:
+            # Not before: nobody begins what is for a client that has gone meanwhile.
+            self._running += 1
+            return _Search(self, self._context, request, topic, outlet)
+
+        call.stream(LINES, begin)
 
     def end_one(self) -> None:
         """A search is over."""
@@ -160,7 +165,8 @@ class _Search:
     # -- where to look
 
     def _ask_ends(self) -> None:
-        wanted = self._request.partitions
+        partitions = self._request.partitions
+        wanted = None if partitions is None else set(partitions)
         leaders = self._context.doors.cluster.leaders
         by_leader: dict[NodeId, list[int]] = {}
         for each in self._topic.partitions:

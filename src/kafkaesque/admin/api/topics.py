@@ -99,12 +99,14 @@ class TopicPages:
         ask_all = self._context.fan_out.ask_all
         if sort_field(query, _KEYS, "name") in _KEYS_OF_LEADERS:
 
-            def on_all(gathered: Gathered[TopicsAnswer]) -> None:
+            def show_all(gathered: Gathered[TopicsAnswer]) -> None:
                 sizes = _sizes_of(gathered)
                 page = take_page([self._topic(e, sizes) for e in found], query, _KEYS, "name")
                 self._answer_list(call, page, gathered)
 
-            ask_all(TOPICS, TopicsQuestion(), on_all)
+            ask_all(
+                TOPICS, TopicsQuestion(), lambda gathered: call.guard(lambda: show_all(gathered))
+            )
             return
         page = take_page([self._topic(each, {}) for each in found], query, _KEYS, "name")
         names = [each.name for each in page.items]
@@ -266,7 +268,7 @@ class TopicPages:
             return
         sort_field(query, _GROUP_KEYS, "group")
 
-        def on_gathered(gathered: Gathered[TopicGroupsAnswer]) -> None:
+        def show(gathered: Gathered[TopicGroupsAnswer]) -> None:
             told = [each for answer in gathered.answers.values() for each in answer.groups]
             found = [
                 each
@@ -286,7 +288,9 @@ class TopicPages:
             )
 
         question = TopicGroupsQuestion(topic=topic.name)
-        self._context.fan_out.ask_all(TOPIC_GROUPS, question, on_gathered)
+        self._context.fan_out.ask_all(
+            TOPIC_GROUPS, question, lambda gathered: call.guard(lambda: show(gathered))
+        )
 
     def find(self, call: Call[Any, Any]) -> TopicState | None:
         """Return the topic of a call's path; None, and the call is answered, if there is none."""

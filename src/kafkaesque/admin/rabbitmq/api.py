@@ -1,6 +1,6 @@
 """The API of one broker, put together: finds the operation for a request, and has it answered."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
@@ -34,7 +34,9 @@ _Found = tuple[Route, dict[str, str]]
 class RabbitMqApi:
     """See the module."""
 
-    def __init__(self, admin: AdminContext) -> None:
+    def __init__(self, admin: AdminContext, report: Callable[[str], None]) -> None:
+        """`report` is told of our own defects."""
+        self._report: Final = report
         context = Context(admin)
         exchanges, queues = ExchangePages(context), QueuePages(context)
         users = UserPages(context)
@@ -82,7 +84,7 @@ class RabbitMqApi:
         method = "GET" if request.method == "HEAD" else request.method
         found = next((each for each in fitting if each[0].method == method), None)
         if found is not None:
-            call = Call(request, found[1], respond)
+            call = Call(request, found[1], respond, self._report)
             call.guard(lambda: found[0].handle(call))
         elif fitting:
             methods = ", ".join(sorted({route.method for route, _ in fitting}))
@@ -110,7 +112,11 @@ def _match(template: Sequence[str], segments: Sequence[str]) -> dict[str, str] |
         if wanted.startswith("{"):
             if not given:
                 return None
-            params[wanted[1:-1]] = unquote(given, errors="surrogateescape")
+            try:
+                params[wanted[1:-1]] = unquote(given, errors="strict")
+            except UnicodeDecodeError:
+                # Nothing is called so.
+                return None
         elif wanted != given:
             return None
     return params

@@ -7,12 +7,18 @@ from typing import Final, TypeVar
 import msgspec
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
-from kafkaesque.admin.http import JSON, Answer, Request, Respond
+from kafkaesque.admin.http import JSON, Answer, Request, Respond, write_json
 from kafkaesque.admin.rabbitmq.errors import REFUSALS, ApiRefused, body_of, status_of
 from kafkaesque.admin.rabbitmq.lists import ListQuery, shown_item, shown_list
-from kafkaesque.broker.metadata.queue_names import QueueName, is_own_vhost, queue_resource
+from kafkaesque.broker.metadata.queue_names import (
+    DEFAULT_VHOST,
+    QueueName,
+    is_own_vhost,
+    queue_resource,
+)
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.chassis.rights import Rights
+from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
 BodyT = TypeVar("BodyT")
@@ -25,10 +31,18 @@ DEFAULT_WORD: Final = "amq.default"
 class Call:
     """See the module; a handler answers it once."""
 
-    __slots__ = ("_respond", "params", "request")
+    __slots__ = ("_report", "_respond", "params", "request")
 
-    def __init__(self, request: Request, params: Mapping[str, str], respond: Respond) -> None:
+    def __init__(
+        self,
+        request: Request,
+        params: Mapping[str, str],
+        respond: Respond,
+        report: Callable[[str], None],
+    ) -> None:
+        """`report` is told of our own defects."""
         self.request: Final = request
+        self._report = report
         #: What stands in the path where the route has names.
         self.params: Final = params
         self._respond = respond
@@ -127,6 +141,15 @@ class Call:
             or self.could_cluster(Operation.DESCRIBE)
         )
 
+    def may_know_vhost(self, vhost: str) -> bool:
+        """Tell whether the client may know that there is a virtual host: it has a right there."""
+        rights = self.request.visitor.rights
+        return (
+            vhost == DEFAULT_VHOST
+            or self.sees_vhost(vhost)
+            or (isinstance(rights, Rights) and rights.may_open_vhost(vhost))
+        )
+
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is, where that is known."""
         rights = self.request.visitor.rights
@@ -136,7 +159,7 @@ class Call:
 
     def answer(self, value: object, status: int = 200) -> None:
         """Answer with a value."""
-        self._respond(Answer(status=status, body=msgspec.json.encode(value), content_type=JSON))
+        self._respond(Answer(status=status, body=write_json(value), content_type=JSON))
 
     def done(self, *, is_new: bool = False) -> None:
         """Answer that it is done, and whether something has come of it."""
@@ -148,11 +171,17 @@ class Call:
         self._respond(Answer(status=status, body=body_of(status, str(refusal)), content_type=JSON))
 
     def guard(self, act: Callable[[], None]) -> None:
-        """Do something, and answer why if it is refused."""
+        """Do something, and answer why if it is refused; also in a later turn."""
         try:
             act()
         except REFUSALS as refusal:
             self.refuse(refusal)
+        except InvariantBroken:
+            raise
+        except Exception as error:
+            # A defect of ours, which a client has found: it costs its request, not the broker.
+            self._report(f"{self.request.path} could not be answered: {error!r}")
+            self.refuse(ApiRefused(500, "it could not be done: see the log"))
 
     def show_list(self, items: Sequence[msgspec.Struct]) -> None:
         """Answer with a list: sorted, searched, by page and with the columns that are asked for.

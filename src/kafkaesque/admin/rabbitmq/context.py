@@ -80,9 +80,9 @@ class Context:
         """Return the virtual host that a path names.
 
         Raises:
-            ApiRefused: there is none.
+            ApiRefused: there is none, or the client may not know of it.
         """
-        if not self.doors.exchanges.has_vhost(call.vhost):
+        if not self.doors.exchanges.has_vhost(call.vhost) or not call.may_know_vhost(call.vhost):
             raise not_found(f"there is no virtual host {call.vhost!r}")
         return self.doors.exchanges.vhost(call.vhost)
 
@@ -95,16 +95,18 @@ class Context:
         left = iter(commands)
 
         def on_outcome(outcome: object) -> None:
+            call.guard(lambda: go_on(outcome))
+
+        def go_on(outcome: object) -> None:
             if isinstance(outcome, RequestRefused):
-                call.refuse(outcome)
-                return
+                raise outcome
             command = next(left, None)
             if command is None:
                 self.when_current(call, then)
             else:
                 self.doors.cluster.submit(call.sign(command), CHANGE_MS_MAX, on_outcome)
 
-        on_outcome(None)
+        go_on(None)
 
     def submit_many(
         self, call: Call, commands: Sequence[Command], then: Callable[[], None]

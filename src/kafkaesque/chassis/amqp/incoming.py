@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -32,7 +32,7 @@ class _Death(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str
     reason: str = ""
-    at_ms: int = 0
+    at_ms: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     #: Where it was sent; None: to a queue, or with its own key.
     exchange: str | None = None
     key: str | None = None
@@ -86,9 +86,15 @@ def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Inco
 
 
 def _read_death(raw: bytes) -> _Death | None:
+    """Return what a header says, which a producer can write as well; None: nothing that can be."""
     try:
-        return _death.decode(raw)
-    except msgspec.MsgspecError:
+        death = _death.decode(raw)
+        is_short = all(
+            len(text.encode()) <= SHORT_STRING_BYTES_MAX
+            for text in (death.exchange or "", death.key or "")
+        )
+        return death if is_short else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
