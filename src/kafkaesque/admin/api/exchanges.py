@@ -1,7 +1,7 @@
 """`/exchanges` and `/vhosts`: what there is, what would be routed where, and changes."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -126,7 +126,9 @@ class ExchangePages:
         if exchange is None:
             return
         vhost = call.query.vhost
-        begin = sorted(exchange.bindings)
+        begin = [
+            each for each in sorted(exchange.bindings) if sees_end(call, vhost, each.destination)
+        ]
         lead = [
             each
             for each in self._context.doors.exchanges.bindings(vhost)
@@ -145,17 +147,23 @@ class ExchangePages:
         )
 
     def route(self, call: Call[ExchangeQuery, RouteQuestion]) -> None:
-        """Say where a message would go; nothing is published."""
+        """Say where a message would go, as far as the client may know; nothing is published."""
         body = call.body
         message = RoutedMessage(key=body.key, headers=body.headers, body=body.body.encode())
-        found = self._context.doors.exchanges.route(call.query.vhost, exchange_of(call), message)
+        vhost = call.query.vhost
+        found = self._context.doors.exchanges.route(vhost, exchange_of(call), message)
+
+        def seen(names: Iterable[str], *, is_topic: bool = False) -> list[str]:
+            ends = [Destination(each, False, is_topic) for each in names]
+            return sorted(each.name for each in ends if sees_end(call, vhost, each))
+
         call.answer(
             RouteView(
                 as_of=self._context.now(),
                 seen_by=self._context.node,
-                queues=sorted(found.queues),
-                topics=sorted(found.topics),
-                delayed_queues=sorted(found.delayed_queues),
+                queues=seen(found.queues),
+                topics=seen(found.topics, is_topic=True),
+                delayed_queues=seen(found.delayed_queues),
                 delay_ms=found.delay_ms,
             )
         )
@@ -277,6 +285,15 @@ def shown_name(name: str) -> str:
 
 def _sees(call: Call[Any, Any], vhost: str, name: str) -> bool:
     return call.sees(ResourceType.EXCHANGE, exchange_resource(vhost, name))
+
+
+def sees_end(call: Call[Any, Any], vhost: str, to: Destination) -> bool:
+    """Tell whether a client may know of what a binding leads to."""
+    if to.is_topic:
+        return call.sees(ResourceType.TOPIC, to.name)
+    if to.is_exchange:
+        return _sees(call, vhost, to.name)
+    return call.sees(ResourceType.QUEUE, queue_resource(QueueName(vhost, to.name)))
 
 
 def _check_destination(call: Call[Any, Any], vhost: str, body: BindingBody) -> None:

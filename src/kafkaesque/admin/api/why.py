@@ -11,6 +11,7 @@ from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.authorization import exchange_of, refuse_unknown_exchange
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.exchanges import sees_end
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import (
     CONNECTIONS,
@@ -328,7 +329,12 @@ class WhyPages:
         query, word = call.query, call.params["exchange"]
         message = RoutedMessage(key=query.key, headers=_headers(query.headers))
         links = routing_links(
-            self._context.doors.exchanges, query.vhost, exchange_of(call), word, message
+            self._context.doors.exchanges,
+            query.vhost,
+            exchange_of(call),
+            word,
+            message,
+            lambda to: sees_end(call, query.vhost, to),
         )
         try:
             found = list(links)
@@ -429,5 +435,5 @@ def _headers(text: str) -> dict[str, Any]:
     """
     try:
         return _headers_decoder.decode(text) if text else {}
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError) as error:
         raise InvalidRequest(f"headers have to be a JSON object: {error}") from None

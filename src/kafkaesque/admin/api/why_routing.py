@@ -1,11 +1,12 @@
 """Why an exchange passes a message on to nobody: its links."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, Link
 from kafkaesque.broker.doors.exchanges import Exchanges
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.router import keys_of
 from kafkaesque.routing.exchanges.topology import Exchange
 from kafkaesque.routing.message import RoutedMessage
@@ -13,10 +14,16 @@ from kafkaesque.routing.message import RoutedMessage
 _BIND: Final = "kafkaesque binding create {name} --key {key} --queue NAME"
 
 
+#: Tells whether whoever asks may know of what a message goes to.
+Sees = Callable[[Destination], bool]
+
+
 def routing_links(
-    door: Exchanges, vhost: str, name: str, shown: str, message: RoutedMessage
+    door: Exchanges, vhost: str, name: str, shown: str, message: RoutedMessage, sees: Sees
 ) -> Iterator[Link]:
     """Say where a message goes that is published to an exchange, or why nowhere.
+
+    What the client does not see is not named.
 
     Raises:
         NoSuchVhost, NoSuchExchange: there is none of this name.
@@ -34,31 +41,45 @@ def routing_links(
             command=f"kafkaesque exchange describe {shown}",
         )
         return
-    found = [*route.queues, *route.delayed_queues, *route.topics]
+    found = [
+        *(Destination(each) for each in (*route.queues, *route.delayed_queues)),
+        *(Destination(each, False, True) for each in route.topics),
+    ]
     if found:
         yield Link(
             name="routed",
             state=PASSED,
-            what=f"it goes to {len(found)} places: {', '.join(found[:NAMES_MAX])}",
+            what=f"it goes to {_named(found, sees)}",
             evidence=[f"delayed by {route.delay_ms} ms"] if route.delayed_queues else [],
         )
         return
-    yield _nowhere_link(exchange, shown, message)
+    yield _nowhere_link(exchange, shown, message, sees)
 
 
-def _nowhere_link(exchange: Exchange, shown: str, message: RoutedMessage) -> Link:
+def _named(found: Sequence[Destination], sees: Sees) -> str:
+    """Return the names of places, without those that are hidden."""
+    seen = [each.name for each in found if sees(each)]
+    if not seen:
+        return "places that you may not see"
+    others = "" if len(seen) == len(found) else ", and others that you may not see"
+    return f"{len(seen)} places: {', '.join(seen[:NAMES_MAX])}{others}"
+
+
+def _nowhere_link(exchange: Exchange, shown: str, message: RoutedMessage, sees: Sees) -> Link:
     rows = sorted(set(exchange.matcher.rows(keys_of(message), message)))
     filtered = [row for row in rows if row in exchange.filters]
     evidence = [f"{len(exchange.bindings)} bindings begin at {shown}"]
     if exchange.alternate is not None:
-        evidence.append(f"nor does the alternate exchange {exchange.alternate} pass it on")
+        is_seen = sees(Destination(exchange.alternate, True))
+        name = f"exchange {exchange.alternate}" if is_seen else "exchange"
+        evidence.append(f"nor does the alternate {name} pass it on")
     if filtered and len(filtered) == len(rows):
-        places = [exchange.destination(row).name for row in filtered[:NAMES_MAX]]
+        places = _named([exchange.destination(row) for row in filtered], sees)
         return Link(
             name="filter",
             state=BLOCKING,
             what="bindings match its key, and their filters do not want it",
-            evidence=[*evidence, f"filters of bindings to {', '.join(places)}"],
+            evidence=[*evidence, f"filters of bindings to {places}"],
             command=f"kafkaesque exchange describe {shown}",
         )
     return Link(

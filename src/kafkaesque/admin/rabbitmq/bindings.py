@@ -21,6 +21,7 @@ from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.topology import (
     DEFAULT_EXCHANGE,
     Binding,
+    Exchange,
     Vhost,
     pack_arguments,
 )
@@ -70,8 +71,7 @@ class BindingPages:
         if call.exchange == DEFAULT_EXCHANGE:
             call.show_list(self._seen(call, vhost, _implied(vhost)))
             return
-        source = vhost.exchange(call.exchange)
-        call.show_list(self._seen(call, vhost, sorted(source.bindings)))
+        call.show_list(self._seen(call, vhost, sorted(_source(call, vhost).bindings)))
 
     def list_to_exchange(self, call: Call) -> None:
         """List those that lead to an exchange."""
@@ -149,7 +149,7 @@ class BindingPages:
             is_queue = not (destination.is_exchange or destination.is_topic)
             is_there = is_queue and vhost.has(destination)
             return [_implied_to(destination.name)] if is_there else []
-        vhost.exchange(call.exchange)
+        _source(call, vhost)
         found = vhost.bindings_to(destination)
         return sorted(each for each in found if each.source == call.exchange)
 
@@ -187,6 +187,18 @@ def shown(vhost: str, binding: Binding) -> BindingShown:
         arguments=plain_arguments(binding.arguments),
         properties_key=properties_key(binding),
     )
+
+
+def _source(call: Call, vhost: Vhost) -> Exchange:
+    """Return the exchange that a path names.
+
+    Raises:
+        ApiRefused: there is none, or the client may not see it.
+    """
+    found = vhost.exchanges.get(call.exchange)
+    if found is None or not call.sees_exchange(vhost.name, call.exchange):
+        raise not_found(f"there is no exchange {call.exchange!r} in {call.vhost!r}")
+    return found
 
 
 def _destination(call: Call) -> Destination:
