@@ -890,7 +890,7 @@ export interface SubjectRow {
   compatibility: string;
 }
 
-/** A subject, with its versions, the newest first; at most 100 of `version_total`. */
+/** A subject, with its versions, the newest first; at most 100 of `version_total`, and 4 MiB. */
 export interface SubjectView {
   as_of: number;
   seen_by: number;
