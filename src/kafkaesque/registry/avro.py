@@ -143,7 +143,8 @@ class _Comparison:
             if reader["size"] != writer["size"]:
                 yield f"{path or '/'}: {writer['size']} bytes were written, {reader['size']} read"
         elif kind == "enum":
-            missing = [each for each in writer["symbols"] if each not in reader["symbols"]]
+            known = set(reader["symbols"])
+            missing = [each for each in writer["symbols"] if each not in known]
             if missing and "default" not in reader:
                 yield f"{path or '/'}: the reader lacks symbols: {', '.join(missing)}"
         else:

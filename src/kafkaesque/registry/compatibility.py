@@ -28,6 +28,8 @@ _PARSERS: Final[Mapping[SchemaType, Callable[[str, References], ParsedSchema]]] 
 }
 #: Texts of parsed schemas that are kept, together.
 KEPT_LENGTH_MAX: Final = 4 * 1024 * 1024
+#: Texts of the versions that one schema is compared with, together: nobody is served meanwhile.
+COMPARED_LENGTH_MAX: Final = 2 * 1024 * 1024
 _BACKWARD: Final = frozenset(
     {
         Compatibility.BACKWARD,
@@ -169,8 +171,13 @@ def _differences(
     level: Compatibility,
     compared: Sequence[SchemaValue],
 ) -> Iterator[str]:
+    length = 0
     for each in compared:
         old = each.as_schema
+        length += len(old.text)
+        if length > COMPARED_LENGTH_MAX and each is not compared[0]:
+            yield f"version {each.version} and those before it are too long to be compared with"
+            return
         if old.type is not schema_type:
             yield f"version {each.version} is {old.type.value}, this is {schema_type.value}"
             continue

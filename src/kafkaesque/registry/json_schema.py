@@ -109,14 +109,15 @@ class JsonSchema:
                 registry = registry.with_resource(name, other)
             own = Resource.from_contents(self._root, default_specification=DRAFT7)
             uri = own.id() or _OWN_URI
-            self._resolver: _Node = registry.with_resource(uri, own).resolver(uri)
+            # All of it is gone through once, and not again for each reference.
+            self._resolver: _Node = registry.with_resource(uri, own).crawl().resolver(uri)
             self._check_references(self._root, 0)
         except SchemaError as error:
             where = "/".join(map(str, error.absolute_path))
             raise InvalidSchema(f"it is no JSON Schema: /{where}: {error.message}") from None
         except Unresolvable as error:
             raise InvalidSchema(f"it refers to {error.ref!r}, which is not there") from None
-        except (RecursionError, ValueError, TypeError) as error:
+        except (RecursionError, ValueError, TypeError, AttributeError) as error:
             raise InvalidSchema(f"it is no JSON Schema: {error}") from None
         self.text: Final = compact(self._root)
 

@@ -107,14 +107,13 @@ class _Parser:
         message.name = self._tokens.name()
         self._message_body(message)
         # The oneofs that optional fields of proto3 are come behind the others.
+        names = {each.name for each in (*message.oneof_decl, *message.field)}
         for field in message.field:
             if field.proto3_optional:
-                names = {each.name for each in message.oneof_decl} | {
-                    each.name for each in message.field
-                }
                 name = f"_{field.name}"
                 while name in names:
                     name = f"X{name}"
+                names.add(name)
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=name)
 

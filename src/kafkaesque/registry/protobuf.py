@@ -146,6 +146,7 @@ def _compare_all(
 
 def _compare(old: _Descriptor, new: _Descriptor, path: str) -> Iterator[str]:
     before, after = old.fields_by_number, new.fields_by_number
+    oneofs = _oneofs(new)
     for number, field in before.items():
         inner = f"{path}/{number}"
         now = after.get(number)
@@ -153,12 +154,12 @@ def _compare(old: _Descriptor, new: _Descriptor, path: str) -> Iterator[str]:
             yield from _compare_fields(field, now, inner)
         elif field.is_required:
             yield f"{inner}: the required field {field.name} is gone"
-        elif _real_oneof(field) is not None and _real_oneof(field) in _oneofs(new):
+        elif _real_oneof(field) in oneofs:
             yield f"{inner}: {field.name} is gone from a oneof"
     for number, field in after.items():
         if number not in before and field.is_required:
             yield f"{path}/{number}: the required field {field.name} was not written"
-    for name, numbers in _oneofs(new).items():
+    for name, numbers in oneofs.items():
         moved = [each for each in numbers if each in before and _real_oneof(before[each]) is None]
         if len(moved) > 1:
             yield f"{path}: {len(moved)} fields were moved into the oneof {name}"
