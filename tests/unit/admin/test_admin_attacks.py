@@ -87,7 +87,7 @@ def test_a_name_that_is_no_utf_8_is_nothings(cluster: AdminCluster) -> None:
         ("GET", "/rabbitmq/api/queues/%FF"),
     ):
         for user in (USER, "root"):
-            body = None if method == "GET" else {}
+            body: Any = None if method == "GET" else {}
             assert ask(cluster, method, path, body, user=user).status == 404, path
     cluster.live.run_for(0.6)
     assert not cluster.live.fatal
