@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import LEVEL_WITH_GROUP_OPTIONS, METADATA
 from kafkaesque.broker.options.groups import (
+    DURATION_MS_MAX,
     GROUP_OPTIONS,
     GROUPS_MAX,
     NAME_LENGTH_MAX,
     consumer_times,
+    share_settings,
 )
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.broker.requests.commands import ChangeGroupConfig, ConfigChange
@@ -134,3 +136,12 @@ def test_what_another_release_has_stored_does_not_hold() -> None:
     found, refused = times({SESSION: "soon", "consumer.of.later": "1"})
     assert found == (45_000, 5_000, 0)
     assert len(refused) == 2
+
+
+@pytest.mark.parametrize("digits", [20, 400, 900])
+def test_a_time_back_without_end_is_the_longest_one(digits: int) -> None:
+    """As many digits are infinity, which is no whole number: leaders of the group would stop."""
+    reset = f"by_duration:P{'9' * digits}D"
+    cluster = cluster_at()
+    cluster.do(set_options("a", share_auto_offset_reset=reset))
+    assert share_settings(cluster.state.group_configs["a"]).reset == DURATION_MS_MAX

@@ -38,6 +38,8 @@ _BOUNDED: Final = {
     name: tuple(name.replace("consumer.", f"group.consumer.{end}.", 1) for end in ("min", "max"))
     for name in (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
 }
+#: The longest time back that a share group may begin at: 285,000 years.
+DURATION_MS_MAX: Final = 2**53
 _DURATION: Final = re.compile(
     r"by_duration:P(?=[0-9T])(?:(?P<days>[0-9]+)D)?"
     r"(?:T(?=[0-9])(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?"
@@ -261,7 +263,9 @@ def _duration_ms(reset: str) -> int:
         return 0
     units = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
     parts = found.groupdict(default="0")
-    return int(sum(float(parts[name]) * unit_ms for name, unit_ms in units.items()))
+    total_ms = sum(float(parts[name]) * unit_ms for name, unit_ms in units.items())
+    # Digits without end make infinity.
+    return int(min(total_ms, DURATION_MS_MAX))
 
 
 def check_group_name(name: str) -> None:

@@ -35,6 +35,8 @@ from kafkaesque.protocols.amqp.wire import Table
 
 #: Bytes of one declaration's arguments, as JSON: each broker keeps them.
 ARGUMENTS_BYTES_MAX: Final = 16 * 1024
+#: Broker, incarnation, number; anybody may set the option, and readers take it apart.
+_OWNER: Final = r"^([0-9]{1,10}\.[0-9]{1,20}\.[0-9]{1,20})?$"
 _DEAD_LETTERS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
 
 
@@ -45,7 +47,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     durable: bool = False
     auto_delete: bool = False
     #: The connection that alone may use it: broker, incarnation, number; empty: all may.
-    owner: str = ""
+    owner: Annotated[str, msgspec.Meta(pattern=_OWNER)] = ""
     #: Of a stream: whether its topic was made for it, and goes with it.
     made_topic: bool = False
     arguments: dict[str, Annotated[object, "as JSON has it"]] = msgspec.field(default_factory=dict)

@@ -88,14 +88,12 @@ def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Inco
 def _read_death(raw: bytes) -> _Death | None:
     """Return what a header says, which a producer can write as well; None: nothing that can be."""
     try:
-        death = _death.decode(raw)
-        is_short = all(
-            len(text.encode()) <= SHORT_STRING_BYTES_MAX
-            for text in (death.exchange or "", death.key or "")
-        )
-        return death if is_short else None
+        found = _death.decode(raw)
+        names = (found.exchange or "", found.key or "")
+        is_short = all(len(each.encode()) <= SHORT_STRING_BYTES_MAX for each in names)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return found if is_short else None
 
 
 def _sent_to(last: _Death, stored: StoredMessage, queue: QueueState) -> tuple[str, str]:

@@ -30,6 +30,8 @@ from kafkaesque.routing.message import RoutedMessage
 
 #: A longer life is none that ends.
 _EXPIRY_S_MAX: Final = 2**32 - 1
+#: Digits of a time; of more it is none.
+_TIME_DIGITS_MAX: Final = 16
 
 
 # -- from clients
@@ -134,8 +136,9 @@ def _stored_of(headers: Headers) -> StoredMessage | None:
 
 def _not_after(headers: Headers) -> int:
     for name, value in headers:
-        if name == NOT_AFTER and value is not None and value.isdigit():
-            return int(value)
+        if name == NOT_AFTER and value is not None:
+            # A record of a topic can say anything.
+            return int(value) if value.isdigit() and len(value) <= _TIME_DIGITS_MAX else 0
     return 0
 
 

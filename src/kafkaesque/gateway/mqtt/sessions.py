@@ -98,7 +98,9 @@ def _consumer_of(owner: str) -> ConsumerName | None:
         node, incarnation, number = map(int, owner.split("."))
     except ValueError:
         return None
-    return ConsumerName(node, incarnation, number)
+    # What fits into a request.
+    is_name = all(0 <= each < 2**63 for each in (node, incarnation, number))
+    return ConsumerName(node, incarnation, number) if is_name else None
 
 
 class Session:

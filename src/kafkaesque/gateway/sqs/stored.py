@@ -53,7 +53,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message was first that was moved."""
 
     log: Annotated[str, msgspec.Meta(pattern="^([0-9a-f][0-9a-f])*$")]
-    offset: int
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     at_ms: int
 
 

@@ -106,10 +106,10 @@ def check_binding(kind: Kind, key: str, arguments: Arguments) -> None:
     """
     if kind is Kind.CONSISTENT_HASH:
         read_weight(key)
-    if kind is Kind.HEADERS and arguments.get(MATCH, "all") not in MATCH_WORDS:
-        raise BadArgument(
-            f"{MATCH} has to be one of {', '.join(MATCH_WORDS)}, not {arguments[MATCH]!r}"
-        )
+    word = arguments.get(MATCH, "all")
+    # A table or an array is no key that could be looked for.
+    if kind is Kind.HEADERS and not (isinstance(word, str) and word in MATCH_WORDS):
+        raise BadArgument(f"{MATCH} has to be one of {', '.join(MATCH_WORDS)}, not {word!r}")
     read_key_levels(arguments)
     if read_filter(arguments) is not None and kind in CHOOSING:
         raise BadArgument(f"{FILTER} has no place in an exchange of type {kind.value}")

@@ -145,14 +145,23 @@ def read_config(raw: bytes, kind: type[ConfigT]) -> ConfigT:
     """
     try:
         found = msgspec.json.decode(raw or b"{}", type=dict[str, object])
-        return msgspec.convert(_without_nulls(found), kind)
+        return msgspec.convert(_cleaned(found), kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(ApiCode.INVALID_JSON, f"invalid JSON: {error}") from None
 
 
-def _without_nulls(value: object) -> object:
+def _cleaned(value: object) -> object:
+    """Return a value without nulls.
+
+    Raises:
+        ValidationError: a number has more than 64 bits, which would not fit into a request.
+    """
     if isinstance(value, dict):
-        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+        return {name: _cleaned(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise msgspec.ValidationError("a number has more than 64 bits")
     return value
 
 
@@ -234,6 +243,8 @@ def check_consumer(config: ConsumerConfig) -> None:
     for subject in config.filters:
         if not is_filter(subject):
             raise ApiError(ApiCode.CONSUMER_CONFIG, f"{subject!r} is not a subject")
+    if (config.opt_start_seq or 0) < 0:
+        raise ApiError(ApiCode.CONSUMER_CONFIG, "opt_start_seq is below 0")
     steps = config.backoff or []
     if len(steps) > BACKOFF_STEPS_MAX or any(each <= 0 for each in steps):
         what = f"backoff has at most {BACKOFF_STEPS_MAX} steps, each of them more than 0"

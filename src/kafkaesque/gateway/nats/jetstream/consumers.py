@@ -18,6 +18,7 @@ from kafkaesque.broker.options.queues import SOURCE_START, SOURCE_TOPIC
 from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig, read_config, write_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.model.ids import TopicId
+from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS, NameFilter
 
 _PREFIX: Final = "nats/"
@@ -99,12 +100,15 @@ class Consumers:
         before = self._read.get(queue.topic_id)
         if before is not None and before[0] == text:
             return before[1]
+        stream, slash, name = queue.queue.name.removeprefix(_PREFIX).partition("/")
         try:
             config = read_config(text.encode(), ConsumerConfig)
-        except ApiError:
+            filters = tuple(NATS.read_filter(each) for each in config.filters)
+        except (ApiError, BadName):
+            # Whoever may change the queue may have written anything.
             return None
-        _, stream, name = queue.queue.name.split("/", 2)
-        filters = tuple(NATS.read_filter(each) for each in config.filters)
+        if not slash:
+            return None
         made = Consumer(stream=stream, name=name, config=config, queue=queue, filters=filters)
         self._read[queue.topic_id] = (text, made)
         return made

@@ -87,7 +87,8 @@ def read_demands(raw: bytes) -> Demands:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() and len(text) <= _DIGITS_MAX else None
+    is_number = text and text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if text and is_number else None
 
 
 def message_record(

@@ -14,8 +14,9 @@ import msgspec
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.metadata.queue_names import queue_resource
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS
+from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, read_config
 from kafkaesque.gateway.nats.jetstream.consumers import Consumer
+from kafkaesque.gateway.nats.jetstream.errors import ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Requester
 from kafkaesque.gateway.nats.jetstream.subjects import AckToken
 from kafkaesque.model.errors import RequestRefused
@@ -154,6 +155,6 @@ def _delay_ms(raw: bytes) -> int:
     if raw.isdigit():
         return int(raw[:19]) // NS_PER_MS
     try:
-        return max(0, msgspec.json.decode(raw, type=_NakBody).delay // NS_PER_MS)
-    except msgspec.MsgspecError:
+        return max(0, read_config(raw, _NakBody).delay // NS_PER_MS)
+    except ApiError:
         return 0

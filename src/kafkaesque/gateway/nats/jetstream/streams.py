@@ -84,10 +84,12 @@ class Streams:
     def _make(self, topic: TopicState) -> Stream | None:
         try:
             config = read_config(topic.configs[STREAM].encode(), StreamConfig)
-        except ApiError:
-            # By a later release: what it is cannot be told here.
+            config = msgspec.structs.replace(config, name=topic.name)
+            for subject in config.filters:
+                NATS.read_filter(subject)
+        except (ApiError, BadName):
+            # By a later release, or by whoever may change the topic: what it is cannot be told.
             return None
-        config = msgspec.structs.replace(config, name=topic.name)
         log = StreamLog(self._doors, topic.name, bounds_of(config))
         return Stream(config=config, topic=topic, log=log)
 

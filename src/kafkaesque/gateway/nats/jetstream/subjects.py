@@ -45,7 +45,7 @@ def read_ack(subject: str) -> AckToken | None:
     if len(words) != _ACK_TOKENS:
         return None
     numbers = words[4:]
-    if not all(each.isdigit() and len(each) <= _DIGITS_MAX for each in numbers):
+    if not all(each.isascii() and each.isdigit() and len(each) <= _DIGITS_MAX for each in numbers):
         return None
     delivered, stream, consumer, timestamp, pending = map(int, numbers)
     return AckToken(words[2], words[3], delivered, stream, consumer, timestamp, pending)

@@ -1,0 +1,89 @@
+"""What others have written where brokers read their own words: it hurts nobody.
+
+An option that only gateways set can be set by whoever may change the queue, and a topic's records
+have the headers that their producers have given them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
+from kafkaesque.broker.options.queues import DECLARATION, SOURCE_START, SOURCE_TOPIC
+from kafkaesque.broker.requests.commands import CreateTopic
+from kafkaesque.broker.requests.queue_commands import CreateQueue
+from kafkaesque.gateway.queueing.sweeping import SWEEP_MS
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import DEATH
+from kafkaesque.model.records import Record
+from kafkaesque.protocols.amqp import methods as m
+from tests.unit.gateway_amqp.kit import PATIENCE_MS, AmqpClient, Ground
+
+
+def submit(ground: Ground, command: Any) -> None:
+    done: list[object] = []
+    ground.cluster.brokers["b1"].doors.cluster.submit(command, 10_000, done.append)
+    ground.loop.run_until(lambda: bool(done), PATIENCE_MS)
+    assert not isinstance(done[0], Exception), done
+
+
+def append(ground: Ground, topic: str, headers: Headers) -> None:
+    """Append what a client of Kafka has produced."""
+    done: list[object] = []
+    ground.cluster.brokers["b1"].doors.publishing.publish(
+        TopicPartition(topic, 0),
+        bytes(encode_batch([Record(0, 1, b"key", b"body", headers)])),
+        acks=-1,
+        timeout_ms=10_000,
+        on_done=done.append,
+        is_wanted=lambda: True,
+    )
+    ground.loop.run_until(lambda: bool(done), PATIENCE_MS)
+    assert not isinstance(done[0], Exception), done
+
+
+@pytest.mark.parametrize("owner", ["x", "1", "1.x.y", "9" * 5_000 + ".1.1", "-1.1.1", "1.1.1.1"])
+def test_an_owner_that_is_none(ground: Ground, client: AmqpClient, owner: str) -> None:
+    options = {DECLARATION: json.dumps({"owner": owner})}
+    submit(ground, CreateQueue(vhost=DEFAULT_VHOST, name="hostile", options=options))
+    ground.wait(2 * SWEEP_MS)
+    client.send(1, m.BasicConsume(queue="hostile", consumer_tag="c"))
+    client.expect(m.BasicConsumeOk)
+    assert client.queue()
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        {"queue": "q", "at_ms": 10**25},
+        {"queue": "q", "at_ms": -1},
+        {"queue": "q", "exchange": "x" * 256},
+        {"queue": "q", "exchange": "\u00e9" * 200},
+        {"queue": "q", "key": "k" * 256},
+    ],
+)
+def test_a_history_that_no_broker_has_written(
+    ground: Ground, client: AmqpClient, death: dict[str, object]
+) -> None:
+    submit(ground, CreateTopic(name="produced", partition_count=1))
+    options = {SOURCE_TOPIC: "produced", SOURCE_START: "earliest"}
+    submit(ground, CreateQueue(vhost=DEFAULT_VHOST, name="over", options=options))
+    append(ground, "produced", ((DEATH, json.dumps(death).encode()),))
+    append(ground, "produced", ())
+    client.send(1, m.BasicConsume(queue="over", consumer_tag="c"))
+    client.expect(m.BasicConsumeOk)
+    assert [client.delivery()[2] for _ in range(2)] == [b"body", b"body"]
+
+
+@pytest.mark.parametrize("word", [[], {}, [[1]], 5, True, "every"])
+def test_a_way_of_matching_that_there_is_none_of(client: AmqpClient, word: object) -> None:
+    """The controller plans the binding: what it cannot look up must not stop it."""
+    queue = client.queue()
+    client.send(1, m.QueueBind(queue=queue, exchange="amq.headers", arguments={"x-match": word}))
+    client.fails_channel(406, "x-match")
+    assert client.queue()
