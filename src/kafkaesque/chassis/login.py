@@ -23,7 +23,7 @@ OnStep = Callable[[Challenge | Success | Failure], None]
 class Login:
     """From the choice of a mechanism to its outcome; the connection waits for what takes long."""
 
-    __slots__ = ("_authentication", "_connection", "_logins", "_mechanism")
+    __slots__ = ("_authentication", "_awaits_client", "_connection", "_logins", "_mechanism")
 
     def __init__(
         self, connection: ClientConnection, mechanism: str, challenge: bytes = b""
@@ -38,6 +38,8 @@ class Login:
             raise InvariantBroken("a log-in at a port, or of a client, that has none")
         self._connection: Final = connection
         self._mechanism: Final = mechanism
+        #: Whether it is the client's turn; it may send at any moment.
+        self._awaits_client = True
         self._logins: Final[Logins] = logins
         self._authentication: Final[Authentication] = logins.access.authenticate(
             mechanism,
@@ -51,10 +53,15 @@ class Login:
     def step(self, data: bytes, on_step: OnStep) -> None:
         """Take what the client has sent; `on_step` is called now or later, or not if it is closed.
 
-        By the time of a success, the client is let in.
+        By the time of a success, the client is let in. One that sends more before it was answered
+        is closed.
         """
         if not self._may_try():
             return
+        if not self._awaits_client:
+            self._refuse("it has sent more than its log-in has asked for")
+            return
+        self._awaits_client = False
         outcome = self._authentication.step(data, self._connection.shared.clock.wall_ms())
         # Only now it may be known who the client says to be.
         if self._may_try():
@@ -81,6 +88,7 @@ class Login:
             case PasswordWork():
                 self._work(outcome, on_step)
             case Challenge():
+                self._awaits_client = True
                 on_step(outcome)
             case Success() | Failure():
                 self._end(outcome, on_step)
