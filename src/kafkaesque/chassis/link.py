@@ -497,6 +497,17 @@ class ClientConnection(ABC):
             lapse = "what it has logged in by is no longer valid"
             self.refuse(TOO_OLD if logins.access.is_stale else lapse)
 
+    @property
+    def is_revoked(self) -> bool:
+        """Whether what it was let in by was changed, disabled or removed; not that its time is up.
+
+        To be asked before something is done for a client that is gone.
+        """
+        logins = self.shared.chassis.logins
+        if self.login is None or logins is None:
+            return False
+        return logins.access.is_revoked(self.login, self.peer_host)
+
     # -- reading on and off
 
     def note_activity(self) -> None:

@@ -283,6 +283,11 @@ class Access:
             return True
         return find_lapse(self.state, success, host, self._clock.wall_ms()) is not None
 
+    def is_revoked(self, success: Success, host: str) -> bool:
+        """Tell whether what a client was let in by was taken away, and is not only over."""
+        lapse = find_lapse(self.state, replace(success, expires_ms=0), host, self._clock.wall_ms())
+        return lapse not in (None, FailureReason.EXPIRED)
+
     def is_session(self, credential: CredentialId) -> bool:
         """Tell whether a credential is a person's session."""
         found = self.state.credentials.get(credential)

@@ -188,7 +188,6 @@ class Publishing:
         link = self._link
         kept = read_kept(staged.record).message
         message = msgspec.structs.replace(kept, origin=link.origin_of)
-        self._under_way += 1
 
         def on_published(outcome: int | RequestRefused) -> None:
             self._under_way -= 1
@@ -202,6 +201,11 @@ class Publishing:
         def on_settled() -> None:
             link.done(lambda: link.send(Pubcomp(packet_id=packet_id)))
 
+        if not may_publish(link, kept.key):
+            # The rule has gone since PUBREC, and PUBCOMP has no reason for that: it is dropped.
+            staged.taken.feed.settle(staged.taken, on_settled)
+            return
+        self._under_way += 1
         publish(link, message, message.key, on_published, finds_out=True, identity=staged.identity)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaesque.gateway.mqtt.authorization import may_publish
 from kafkaesque.gateway.mqtt.messages import read_publish
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.publishing import publish
@@ -54,6 +55,10 @@ class Testament:
 
     def _publish(self, will: Will) -> None:
         link = self._link
+        if link.is_revoked or not may_publish(link, will.topic):
+            # It may be long since CONNECT that this was asked.
+            link.desk.say(f"the will of the client {link.client_id!r} is not allowed any more")
+            return
 
         def on_done(outcome: int | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
