@@ -11,11 +11,13 @@ from typing import TypeVar
 import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.principals import User
 from kafkaesque.access.rules import Effect
 from kafkaesque.access.scram_client import ScramClient
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
 from kafkaesque.access.secret import Secret
 from kafkaesque.broker.listeners import MQTT, AccessMode, default_listener
+from kafkaesque.broker.requests.access_commands import PutUser, RemoveUser
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.mqtt.gateway import MqttGateway
 from kafkaesque.protocols.mqtt import packets as p
@@ -25,7 +27,15 @@ from kafkaesque.protocols.mqtt.packets import Version
 from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
 from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster
-from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow, forget_rules
+from tests.unit.gateway_kafka.secured import (
+    PASSWORD,
+    SECRET,
+    SUPER,
+    add_user,
+    allow,
+    change,
+    forget_rules,
+)
 from tests.unit.gateway_mqtt.kit import new_name
 
 PacketT = TypeVar("PacketT", bound=p.Packet)
@@ -58,8 +68,8 @@ class Client:
         self._frames = FrameReader(2**28)
         secured.live.closers.append(self._writer.close)
 
-    def send(self, packet: p.Packet) -> None:
-        self._writer.write(write_packet(packet, self.version))
+    def send(self, *packets: p.Packet) -> None:
+        self._writer.write(b"".join(write_packet(each, self.version) for each in packets))
 
     def next(self, patience_s: float = PATIENCE_S) -> p.Packet | None:
         """Return what comes next; None: the broker has hung up."""
@@ -73,6 +83,10 @@ class Client:
                 return None
             self._frames.feed(data)
         return read_packet(*frame, self.version)
+
+    def hang_up(self) -> None:
+        """End without a farewell."""
+        self._writer.close()
 
     def expect(self, kind: type[PacketT]) -> PacketT:
         found = self.next()
@@ -207,6 +221,89 @@ def test_a_will_needs_the_right_to_publish(secured: Secured) -> None:
     assert connect(secured, will=will)[1] is R.SUCCESS
 
 
+@pytest.mark.parametrize("what", ["nothing", "rule", "user is disabled", "user is removed"])
+def test_a_will_is_not_done_once_its_right_is_gone(secured: Secured, what: str) -> None:
+    live, topic, user, me = secured.live, new_name("status/"), new_name("user"), new_name()
+    heir, _ = connect(secured, "root")
+    subscribe(heir, topic)
+    add_user(live, user)
+    allow(live, user, Operation.WRITE, ResourceType.TOPIC, topic)
+    will = p.Will(topic=topic, payload=b"gone")
+    client, reason = connect(secured, user, client_id=me, will=will)
+    assert reason is R.SUCCESS
+    if what == "rule":
+        forget_rules(live, user)
+    elif what == "user is disabled":
+        change(live, PutUser(user=User(name=user, is_disabled=True)))
+    elif what == "user is removed":
+        # Rules that name it stay.
+        change(live, RemoveUser(name=user))
+    client.hang_up()
+    live.wait(lambda: me not in secured.gateway._desk.clients, "the client is gone")
+    publish(connect(secured, "root")[0], topic, b"after")
+    expected = b"gone" if what == "nothing" else b"after"
+    assert heir.expect(p.Publish).payload == expected
+
+
+def test_what_is_released_is_not_published_once_its_rule_is_gone(secured: Secured) -> None:
+    """QoS 2: the message was taken, and waits in the session for as long as that is kept."""
+    live, topic = secured.live, new_name("rooms/")
+    reader, _ = connect(secured, "root")
+    subscribe(reader, topic)
+    allow(live, "other", Operation.WRITE, ResourceType.TOPIC, topic)
+    client, _ = connect(secured, expiry_s=60)
+    for packet_id in (7, 8):
+        client.send(p.Publish(topic=topic, payload=b"%d" % packet_id, qos=2, packet_id=packet_id))
+        assert client.expect(p.Pubrec).reason is R.SUCCESS
+    client.send(p.Pubrel(packet_id=7))
+    assert client.expect(p.Pubcomp).reason is R.SUCCESS
+    forget_rules(live, "other")
+    client.send(p.Pubrel(packet_id=8))
+    assert client.expect(p.Pubcomp).reason is R.SUCCESS
+    publish(connect(secured, "root")[0], topic, b"after")
+    found = []
+    for _ in range(2):
+        packet = reader.expect(p.Publish)
+        found.append(packet.payload)
+        reader.send(p.Puback(packet_id=packet.packet_id))
+    assert found == [b"7", b"after"]
+
+
+def test_who_may_not_have_all_of_it_shares_nothing(secured: Secured) -> None:
+    """What a member must not have would be lost for the others."""
+    live, root = secured.live, new_name("jobs")
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, f"{root}/*")
+    denied = f"{root}/secret"
+    client, _ = connect(secured)
+    assert subscribe(client, f"$share/g/{root}/+") == (R.GRANTED_QOS_1,)
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, denied, effect=Effect.DENY)
+    reasons = subscribe(client, f"$share/h/{root}/+", f"$share/h/{root}/open")
+    assert reasons == (R.NOT_AUTHORIZED, R.GRANTED_QOS_1)
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_who_shares_and_whose_rule_is_gone_keeps_nothing_from_others(
+    secured: Secured, expiry_s: int
+) -> None:
+    live, root = secured.live, new_name("jobs")
+    shared = f"$share/workers/{root}/+"
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, f"{root}/*")
+    leaver, _ = connect(secured, expiry_s=expiry_s)
+    assert subscribe(leaver, shared) == (R.GRANTED_QOS_1,)
+    stays, _ = connect(secured, "root")
+    assert subscribe(stays, shared) == (R.GRANTED_QOS_1,)
+    forget_rules(live, "other")
+    publisher, _ = connect(secured, "root")
+    sent = {b"%d" % number for number in range(10)}
+    for each in sent:
+        publish(publisher, f"{root}/a", each)
+    found = set()
+    while found < sent:
+        packet = stays.expect(p.Publish)
+        found.add(packet.payload)
+        stays.send(p.Puback(packet_id=packet.packet_id))
+
+
 @pytest.mark.parametrize("expiry_s", [0, 60])
 def test_a_client_id_is_its_users(secured: Secured, expiry_s: int) -> None:
     me = new_name()
@@ -319,6 +416,20 @@ def test_who_is_not_let_in_by_steps(secured: Secured) -> None:
     challenge(another, method)
     answer(another, "SCRAM-SHA-512", b"")
     assert another.expect(p.Connack).reason is R.PROTOCOL_ERROR
+
+
+def test_who_sends_on_before_it_is_answered_is_closed(secured: Secured) -> None:
+    """The password is still being checked: a second message must not stop the broker."""
+    client = begin(secured, "PLAIN", f"\0other\0{PASSWORD}".encode())
+    assert client.expect(p.Connack).reason is R.SUCCESS
+    said = Properties(authentication_method="PLAIN", authentication_data=b"\0other\0wrong")
+    client.send(
+        p.Auth(reason=R.REAUTHENTICATE, properties=said),
+        p.Auth(reason=R.CONTINUE_AUTHENTICATION, properties=said),
+    )
+    assert client.next() is None
+    secured.live._check()
+    assert connect(secured)[1] is R.SUCCESS
 
 
 def test_methods_that_there_are_not(secured: Secured) -> None:

@@ -240,6 +240,71 @@ def test_subjects_are_judged(secured: Secured) -> None:
     ]
 
 
+def test_a_rule_that_denies_inboxes_holds_for_whoever_listens_to_all(secured: Secured) -> None:
+    """An answer is for whoever has asked; its own inbox needs no rule all the same."""
+
+    async def act(client: Client, errors: list[str]) -> list[bytes]:
+        own = client.new_inbox()
+        all_of_it, mine = await client.subscribe(">"), await client.subscribe(own)
+        await client.flush()
+        asker = await secured.connect("root")
+        for subject in ("_INBOX.of.others", own, "open"):
+            await asker.publish(subject, subject.encode())
+        await asker.close()
+        found = [(await each.next_msg(timeout=30)).data for each in (all_of_it, mine)]
+        return [each.replace(own.encode(), b"own") for each in found]
+
+    allow(secured.live, "other", Operation.READ, ResourceType.SUBJECT, "*")
+    assert secured.do(act, user="other") == [b"_INBOX.of.others", b"own"]
+    deny(secured.live, "other", "_INBOX/*")
+    assert secured.do(act, user="other") == [b"open", b"own"]
+
+
+def test_who_may_not_have_all_of_it_joins_no_queue_group(secured: Secured) -> None:
+    """What a member must not have would be lost for the others."""
+
+    async def act(client: Client, errors: list[str]) -> list[str]:
+        for subject in ("jobs.*", "jobs.open"):
+            await client.subscribe(subject, queue="workers")
+        return await flush(client, errors)
+
+    allow(secured.live, "other", Operation.READ, ResourceType.SUBJECT, "jobs/*")
+    assert secured.do(act, user="other") == []
+    deny(secured.live, "other", "jobs/secret")
+    said = secured.do(act, user="other")
+    assert len(said) == 1
+    assert 'permissions violation for subscription to "jobs.*"' in said[0]
+
+
+def test_a_member_of_a_queue_group_whose_rule_is_gone_leaves_it(secured: Secured) -> None:
+    live, subject, count = secured.live, "shared.work", 20
+    is_in, is_forgotten = Event(), Event()
+
+    async def run() -> int:
+        leaver, stays = await secured.connect("other"), await secured.connect("root")
+        await leaver.subscribe(subject, queue="workers")
+        taken = await stays.subscribe(subject, queue="workers")
+        for each in (leaver, stays):
+            await each.flush()
+        is_in.set()
+        await asyncio.to_thread(is_forgotten.wait, 60)
+        for _ in range(count):
+            await stays.publish(subject, b"x")
+        await stays.flush()
+        await leaver.close()
+        found = taken.pending_msgs
+        await stays.close()
+        return found
+
+    allow(live, "other", Operation.READ, ResourceType.SUBJECT, subject.replace(".", "/"))
+    end = secured.begin_in_thread(lambda: asyncio.run(run()))
+    live.wait(lambda: is_in.is_set() or end.done(), "both are members")
+    forget_rules(live, "other")
+    is_forgotten.set()
+    # It is found out by the first message that it is chosen for.
+    assert secured.result(end) >= count - 1
+
+
 def test_streams_are_judged_as_the_topics_that_they_are(secured: Secured) -> None:
     async def make(client: Client, errors: list[str]) -> None:
         await client.jetstream(timeout=30).add_stream(name="JUDGED")

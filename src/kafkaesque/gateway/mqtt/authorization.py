@@ -27,6 +27,15 @@ def may_subscribe(link: MqttLink, topic_filter: str) -> bool:
     return rights is None or rights.may(Operation.READ, _TOPIC, topic_filter)
 
 
+def may_share(link: MqttLink, topic_filter: str) -> bool:
+    """Tell whether a client may share a filter: what a member may not have, nobody gets."""
+    rights = link.rights
+    if rights is None:
+        return True
+    end = min((topic_filter.index(each) for each in "+#" if each in topic_filter), default=None)
+    return rights.may_all_of(Operation.READ, _TOPIC, topic_filter, topic_filter[:end])
+
+
 def may_receive(link: MqttLink, key: NameKey) -> bool:
     """Tell whether a client may have a message that it has subscribed to."""
     rights = link.rights

@@ -242,7 +242,10 @@ class Delivering:
         encoded = link.desk.encoded.variant(
             item.message, link.codec.version, link.shared.clock.wall_ms()
         )
-        if encoded is None or not may_receive(link, item.message.key):
+        if not may_receive(link, item.message.key):
+            self._withhold(taken)
+            return
+        if encoded is None:
             self._drop(taken)
             return
         packet_id = (item.packet_id or self._free_id()) if item.qos else 0
@@ -261,6 +264,13 @@ class Delivering:
                 self._taken[packet_id] = taken
         elif taken is not None:
             taken.feed.settle(taken)
+
+    def _withhold(self, taken: Taken | None) -> None:
+        """The client must not have a message: of those that it shares, others get it."""
+        if taken is not None and self._shares.subscribed(taken.feed) is not None:
+            self._shares.give_up(taken.feed, taken.claim)
+        else:
+            self._drop(taken)
 
     def _drop(self, taken: Taken | None) -> None:
         self.link.desk.note_drop()

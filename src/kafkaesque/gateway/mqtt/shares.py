@@ -26,6 +26,7 @@ from kafkaesque.gateway.mqtt.feed import Feed, FeedOwner
 from kafkaesque.gateway.mqtt.sessions import DEDUPLICATION_MS, WAITING_BYTES_MAX, WAITING_MAX
 from kafkaesque.gateway.mqtt.subscriptions import Subscribed
 from kafkaesque.model.errors import InvalidRequest, QueueExists, RequestRefused, UnknownQueue
+from kafkaesque.queues.requests import Claim
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.topology import NAMES_EXCHANGE
 
@@ -185,6 +186,14 @@ class Shares:
             return
         self._subscribed.pop(feed, None)
         feed.end(then=on_done)
+
+    def give_up(self, feed: Feed, claim: Claim) -> None:
+        """Share no more: the client must not have a message, which others may."""
+        subscribed = self._subscribed.pop(feed, None)
+        if subscribed is not None:
+            self._feeds.pop(subscribed.options.topic_filter, None)
+        feed.release([claim])
+        feed.end()
 
     def lose(self, feed: Feed) -> bool:
         """A queue is gone; say whether it was one of these."""

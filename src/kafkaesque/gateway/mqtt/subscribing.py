@@ -17,7 +17,7 @@ from kafkaesque.broker.doors.live import LiveMessage
 from kafkaesque.broker.doors.live import Subscription as LiveSubscription
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests.exchange_commands import BindDestination, UnbindDestination
-from kafkaesque.gateway.mqtt.authorization import may_subscribe
+from kafkaesque.gateway.mqtt.authorization import may_share, may_subscribe
 from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.desk import TIMEOUT_MS
 from kafkaesque.gateway.mqtt.ports import MqttLink
@@ -82,8 +82,15 @@ class Subscribing:
                 link.subscriptions.put(subscribed)
         for topic_filter, (qos, identifier) in session.record.shared.items():
             options = Subscription(topic_filter=topic_filter, qos=qos)
-            subscribed = Subscribed(options, identifier)
+            try:
+                subscribed = Subscribed(options, identifier)
+            except BadName:
+                # Not what a client has subscribed to.
+                continue
             link.subscriptions.put(subscribed)
+            if not may_share(link, subscribed.pattern):
+                # It is asked again when the client comes back.
+                continue
             expiry_s = session.record.expiry_s
             self._shares.subscribe(subscribed.group, subscribed, expiry_s, self._on_resumed)
 
@@ -162,7 +169,8 @@ class Subscribing:
         except BadName:
             on_done(_R.TOPIC_FILTER_INVALID)
             return
-        if not may_subscribe(link, subscribed.pattern):
+        may = may_share if subscribed.group else may_subscribe
+        if not may(link, subscribed.pattern):
             on_done(_R.NOT_AUTHORIZED)
         elif is_of_sys(subscribed.pattern):
             self._watch(subscribed, before, on_done)

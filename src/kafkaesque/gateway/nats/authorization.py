@@ -27,9 +27,14 @@ def may_subscribe(rights: Rights | None, subject: str) -> bool:
     return rights.may(Operation.READ, ResourceType.SUBJECT, subject_resource(subject))
 
 
+def may_share(rights: Rights | None, subject: str) -> bool:
+    """Tell whether a client may join a queue group: what a member may not have, nobody gets."""
+    return is_own_inbox(subject) or may_capture(rights, subject)
+
+
 def may_have(rights: Rights | None, subject: str) -> bool:
-    """Tell whether a client may have a message that its subscription wants."""
-    if rights is None or subject.startswith(INBOX_PREFIX):
+    """Tell whether a client may have a message; one to its own inbox comes without a rule."""
+    if rights is None:
         return True
     return rights.could(Operation.READ, ResourceType.SUBJECT, subject_resource(subject))
 

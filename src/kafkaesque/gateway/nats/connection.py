@@ -19,12 +19,21 @@ from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCE
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX
 from kafkaesque.env.clock import Timer
-from kafkaesque.gateway.nats.authorization import may_have, may_publish, may_subscribe
+from kafkaesque.gateway.nats.authorization import (
+    may_have,
+    may_publish,
+    may_share,
+    may_subscribe,
+)
 from kafkaesque.gateway.nats.desk import PAYLOAD_BYTES_MAX, Desk
 from kafkaesque.gateway.nats.jetstream.subjects import JETSTREAM_PREFIX
 from kafkaesque.gateway.nats.messages import read_published, subject_of
 from kafkaesque.gateway.nats.opening import log_in
-from kafkaesque.gateway.nats.subscriptions import SUBSCRIPTIONS_MAX, Subscriptions
+from kafkaesque.gateway.nats.subscriptions import (
+    SUBSCRIPTIONS_MAX,
+    OwnSubscription,
+    Subscriptions,
+)
 from kafkaesque.model.errors import OverBound
 from kafkaesque.protocols.nats.connection import Connection as Codec
 from kafkaesque.protocols.nats.connection import ConnectionState, Limits
@@ -248,10 +257,9 @@ class NatsConnection(ClientConnection):
             self.write(variant.write(own.sid))
 
     def _subscribe(self, event: Subscribed) -> None:
-        if not may_subscribe(self.rights, event.subject):
-            self.write(
-                write_error(permissions_violation("Subscription", event.subject, event.queue))
-            )
+        may = may_share if event.queue else may_subscribe
+        if not may(self.rights, event.subject):
+            self._say_forbidden(event.subject, event.queue)
             return
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
             what = f"it has more than {SUBSCRIPTIONS_MAX} subscriptions"
@@ -267,6 +275,9 @@ class NatsConnection(ClientConnection):
             return
         self._say_ok()
 
+    def _say_forbidden(self, subject: str, group: str) -> None:
+        self.write(write_error(permissions_violation("Subscription", subject, group)))
+
     # -- deliveries
 
     def on_message(self, message: LiveMessage, subscriptions: Sequence[Subscription]) -> None:
@@ -277,12 +288,14 @@ class NatsConnection(ClientConnection):
         options = self._codec.options
         if message.origin == self._origin and not options.echo:
             return
-        if self.rights is not None and not may_have(self.rights, subject_of(message.key)):
-            return
-        variant = self._desk.variants.of(message)
+        is_allowed = self.rights is None or may_have(self.rights, subject_of(message.key))
+        variant, sent = self._desk.variants.of(message), 0
         for each in subscriptions:
             own = self._subscriptions.of(each)
             if own is None:
+                continue
+            if not (is_allowed or own.is_inbox):
+                self._withhold(own)
                 continue
             own.delivered += 1
             if own.has_all:
@@ -291,7 +304,14 @@ class NatsConnection(ClientConnection):
                 self._cut_off()
                 return
             self.write((variant.write if options.headers else variant.write_bare)(own.sid))
-        self.charge(CONSUMER_BYTE_RATE, variant.payload_bytes * len(subscriptions))
+            sent += 1
+        self.charge(CONSUMER_BYTE_RATE, variant.payload_bytes * sent)
+
+    def _withhold(self, own: OwnSubscription) -> None:
+        """A message must not come: a member of a group leaves it, so that others get the next."""
+        if own.group:
+            self._subscriptions.remove(own.name)
+            self._say_forbidden(own.subject, own.group)
 
     def _cut_off(self) -> None:
         """It does not read what it is sent."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.broker.doors.live import Live, Receiver, Subscription
+from kafkaesque.gateway.nats.authorization import is_own_inbox
 from kafkaesque.gateway.nats.jetstream.pushing import Pushing
 from kafkaesque.model.errors import OverBound
 from kafkaesque.routing.names import NATS
@@ -24,10 +25,22 @@ _GROUP_PREFIX: Final = "nats/"
 class OwnSubscription:
     """One of a connection's subscriptions."""
 
-    __slots__ = ("delivered", "group", "live", "messages_max", "name", "ordinal", "sid", "subject")
+    __slots__ = (
+        "delivered",
+        "group",
+        "is_inbox",
+        "live",
+        "messages_max",
+        "name",
+        "ordinal",
+        "sid",
+        "subject",
+    )
 
     def __init__(self, subject: str, group: str, sid: str, ordinal: int) -> None:
         self.subject: Final = subject
+        #: Whether it needs no rule.
+        self.is_inbox: Final = is_own_inbox(subject)
         #: The queue group; empty: none.
         self.group: Final = group
         self.name: Final = sid
