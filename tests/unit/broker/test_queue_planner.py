@@ -11,20 +11,30 @@ from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.change_rights import check_rights
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import LEVEL_WITH_QUEUES, METADATA
-from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, queue_resource
+from kafkaesque.broker.metadata.queue_names import (
+    DEFAULT_VHOST,
+    QueueName,
+    queue_resource,
+    share_queue,
+)
 from kafkaesque.broker.metadata.queue_planner import OPTION_LENGTH_MAX
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.options.queues import (
     MOVE_TASKS,
+    NAMES_OF_TARGETS,
     QUEUE_OPTIONS,
     REDRIVE_RATE,
+    SHORT_TEXTS,
+    exchange_target,
     make_policy,
+    topic_target,
 )
 from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import ChangeConfig, CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
+    CreateShareQueue,
     DeleteQueue,
     QueueResult,
 )
@@ -339,3 +349,43 @@ def test_who_may_read_a_queue_may_have_its_tasks_kept_and_nothing_else(cluster: 
             check_rights(cluster.state, change({**more}), reader)
     with pytest.raises(NotAuthorized):
         check_rights(cluster.state, change(task), rules())
+
+
+def test_no_client_reaches_the_cursors_of_a_share_group(cluster: Cluster) -> None:
+    """Whoever could redirect one would get records of a topic that it may not read."""
+    cluster.do(CreateTopic(name="salaries"))
+    topic_id = cluster.state.topic("salaries").topic_id
+    cluster.do(CreateShareQueue(group="payroll", topic_id=bytes(topic_id)))
+    vhost, name = share_queue("payroll", topic_id)
+    changes: dict[str, str | None] = {"dead.letter.queue": "mine"}
+    for command in (
+        ChangeQueue(vhost=vhost, name=name, changes=changes, on_behalf_of=ASKED),
+        DeleteQueue(vhost=vhost, name=name, on_behalf_of=ASKED),
+    ):
+        with pytest.raises(UnknownQueue):
+            cluster.do(command)
+    assert cluster.state.queue(QueueName(vhost, name)).options == {}
+
+
+@pytest.mark.parametrize("option", NAMES_OF_TARGETS)
+def test_no_name_of_a_target_stands_for_something_else(cluster: Cluster, option: str) -> None:
+    """The engine's own word for a topic, given as a queue's name, is judged as a queue's."""
+    cluster.do(CreateTopic(name="salaries"))
+    create(cluster)
+    for name in (topic_target("salaries"), exchange_target("amq.topic", "key")):
+        with pytest.raises(InvalidConfig, match="a name has no NUL in it"):
+            cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name="new", options={option: name}))
+        change = ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={option: name})
+        with pytest.raises(InvalidConfig, match="a name has no NUL in it"):
+            cluster.do(change)
+
+
+@pytest.mark.parametrize("option", SHORT_TEXTS)
+def test_where_messages_go_on_has_a_name_that_they_can_be_kept_with(
+    cluster: Cluster, option: str
+) -> None:
+    create(cluster)
+    for text in ("x" * 256, "\u00e9" * 128):
+        change = ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={option: text})
+        with pytest.raises(InvalidConfig, match="more than 255 bytes"):
+            cluster.do(change)

@@ -14,8 +14,10 @@ from kafkaesque.broker.metadata.exchange_planner import (
 from kafkaesque.broker.metadata.feature_planner import check_may_encrypt, check_may_have_queues
 from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.queue_names import (
+    NAME_BYTES_MAX,
     QueueName,
     check_queue_name,
+    is_own_vhost,
     share_group_of,
     share_queue,
 )
@@ -33,8 +35,10 @@ from kafkaesque.broker.options.encryption import ENCRYPTION, is_encrypted
 from kafkaesque.broker.options.queues import (
     DECLARATION,
     MOVE_TASKS,
+    NAMES_OF_TARGETS,
     OF_THE_LOG,
     QUEUES_MAX,
+    SHORT_TEXTS,
     SOURCE_START,
     SOURCE_TOPIC,
     STREAM_TOPIC,
@@ -49,7 +53,13 @@ from kafkaesque.broker.requests.queue_commands import (
     DeleteQueue,
     DeleteShareGroup,
 )
-from kafkaesque.model.errors import ConfigError, InvalidConfig, OverBound, QueueExists
+from kafkaesque.model.errors import (
+    ConfigError,
+    InvalidConfig,
+    OverBound,
+    QueueExists,
+    UnknownQueue,
+)
 from kafkaesque.model.ids import NodeId, TopicId
 
 #: The longest value of an option: those of all queues are in the memory of every broker.
@@ -237,10 +247,22 @@ def plan_queue_deletion(
     Raises:
         UnknownQueue: there is none of the name.
     """
-    queue = state.queue(QueueName(command.vhost, command.name))
+    queue = _clients_queue(state, command)
     deleted = TopicDeleted(topic_id=queue.topic_id, name=queue.name, at_ms=wall_ms)
     keys = keys_that_end_with(state, queue.topic_id)
     return [*exchanges_that_end_with_queue(state, queue.queue), deleted, *keys]
+
+
+def _clients_queue(state: ClusterState, command: ChangeQueue | DeleteQueue) -> QueueState:
+    """Return the queue that a command is about.
+
+    Raises:
+        UnknownQueue: there is none of the name, or it is the brokers' own, which no client sees.
+    """
+    name = QueueName(command.vhost, command.name)
+    if is_own_vhost(name.vhost):
+        raise UnknownQueue(f"queue {name} does not exist")
+    return state.queue(name)
 
 
 def log_configs(options: Mapping[str, str]) -> dict[str, str]:
@@ -257,7 +279,7 @@ def plan_queue_change(
         UnknownQueue: there is none of the name.
         InvalidConfig: an option is unknown, or its value not allowed.
     """
-    queue = state.queue(QueueName(command.vhost, command.name))
+    queue = _clients_queue(state, command)
     options = dict(queue.options)
     for name, value in command.changes.items():
         if value is None:
@@ -288,6 +310,11 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
             raise InvalidConfig(
                 f"{option} has {len(value):,} characters, and may have {OPTION_LENGTH_MAX:,}"
             )
+        if option in NAMES_OF_TARGETS and "\0" in value:
+            # The engine tells queues, topics and exchanges by one: see `topic_of_target`.
+            raise InvalidConfig(f"{option}: a name has no NUL in it")
+        if option in SHORT_TEXTS and len(value.encode()) > NAME_BYTES_MAX:
+            raise InvalidConfig(f"{option} has more than {NAME_BYTES_MAX} bytes")
     try:
         policy = make_policy(options)
     except ConfigError as error:

@@ -63,6 +63,10 @@ NOT_OF_CURSORS: Final = (
     "message.ttl.ms",
 )
 _DEAD_LETTER_WAYS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.letter.exchange")
+#: What names where messages go on to.
+NAMES_OF_TARGETS: Final = (*_DEAD_LETTER_WAYS, FORWARD_EXCHANGE)
+#: What a message is kept with, in short strings of AMQP, where it goes on.
+SHORT_TEXTS: Final = (*NAMES_OF_TARGETS, "dead.letter.routing.key", FORWARD_KEY)
 YEAR_MS: Final = 366 * 24 * 60 * 60 * 1000
 
 _INT, _STRING, _BOOLEAN = OptionType.LONG, OptionType.STRING, OptionType.BOOLEAN
