@@ -22,6 +22,7 @@ from kafkaesque.access.sealed import WrappedKey, topic_key_name
 from kafkaesque.access.secret import Secret
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.change_rights import has_rule
+from kafkaesque.broker.options.groups import DEAD_LETTER_TOPIC
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -56,6 +57,7 @@ from kafkaesque.model.errors import (
     ClusterNotAuthorized,
     GroupNotAuthorized,
     NotAuthorized,
+    RequestRefused,
     TokenNotAuthorized,
     TopicNotAuthorized,
 )
@@ -159,6 +161,27 @@ def test_every_command_of_a_client_has_a_row() -> None:
     kinds = {each for each in get_args(ControllerCommand) if issubclass(each, ClientCommand)}
     assert {CreateTopic, RemoveRules, PutCredential} <= kinds
     assert all(has_rule(each) for each in kinds)
+
+
+def test_who_says_where_a_share_groups_dead_letters_go_needs_to_write_there(
+    cluster: LiveCluster,
+) -> None:
+    def send_to(topic: str, **more: Any) -> Any:
+        change = ConfigChange(name=DEAD_LETTER_TOPIC, value=topic)
+        command = of("alice", ChangeGroupConfig, group="alices", changes=[change], **more)
+        return submit(cluster, command)
+
+    allow(cluster, "alice", Operation.ALTER_CONFIGS, ResourceType.GROUP, "alices")
+    assert isinstance(send_to("salaries"), TopicNotAuthorized)
+    allow(cluster, "alice", Operation.WRITE, ResourceType.TOPIC, "dead")
+    assert not isinstance(send_to("dead"), RequestRefused)
+    assert isinstance(send_to("salaries", replace_all=True), TopicNotAuthorized)
+    forget_rules(cluster, "alice")
+    # What is so already may stay, though the rule is gone; and to end it needs none.
+    allow(cluster, "alice", Operation.ALTER_CONFIGS, ResourceType.GROUP, "alices")
+    assert not isinstance(send_to("dead", replace_all=True), RequestRefused)
+    assert not isinstance(send_to(""), RequestRefused)
+    forget_rules(cluster, "alice")
 
 
 def test_a_topic_needs_its_own_rule(cluster: LiveCluster) -> None:

@@ -318,12 +318,16 @@ def _config(case: _Case) -> NotAuthorized | None:
 
 
 def _group_config(case: _Case) -> NotAuthorized | None:
-    """Whoever says where a share group's dead letters go has them written there."""
-    if not case.may(Operation.ALTER_CONFIGS, ResourceType.GROUP, case.command.group):
+    """Whoever says where a share group's dead letters go has the brokers write there."""
+    command = case.command
+    if not case.may(Operation.ALTER_CONFIGS, ResourceType.GROUP, command.group):
         return GroupNotAuthorized("Group authorization failed.")
-    for change in case.command.changes:
-        topic = change.value if change.name == DEAD_LETTER_TOPIC else None
-        if topic and not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
+    before = case.state.group_configs.get(command.group, {}).get(DEAD_LETTER_TOPIC)
+    for change in command.changes:
+        topic = change.value
+        if change.name != DEAD_LETTER_TOPIC or not topic or topic == before:
+            continue
+        if not case.may(Operation.WRITE, ResourceType.TOPIC, topic):
             return TopicNotAuthorized(case.words(Operation.WRITE, ResourceType.TOPIC, topic))
     return None
 

@@ -65,7 +65,11 @@ def _whole(*operations: Operation) -> Row:
 _FREE: Final = Row(())
 
 _CONFIGS: Final = (Need(_O.DESCRIBE_CONFIGS, _T.TOPIC), Need(_O.DESCRIBE_CONFIGS, _T.GROUP))
-_CONFIG_CHANGES: Final = (Need(_O.ALTER_CONFIGS, _T.TOPIC), Need(_O.ALTER_CONFIGS, _T.GROUP))
+#: Writing where the options of a share group send its dead letters: the controller asks for it.
+_CONFIG_CHANGES: Final = (
+    *_topic(_O.ALTER_CONFIGS, _O.WRITE),
+    *_group(_O.ALTER_CONFIGS),
+)
 
 ROWS: Final[Mapping[int, Row]] = {
     ApiKey.API_VERSIONS: _FREE,
