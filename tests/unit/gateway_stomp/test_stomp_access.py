@@ -250,3 +250,25 @@ def test_a_subscription_whose_rule_is_gone_gets_nothing_more(secured: Secured) -
     secured.live.wait(end.done, "the subscriber is told")
     assert "read access to queue 'read-by-other'" in str(end.result())
     assert len(got) == 1
+
+
+def test_what_waits_for_its_commit_is_not_sent_once_its_rule_is_gone(secured: Secured) -> None:
+    queue, has_sent, is_forgotten = "kept-back", Event(), Event()
+    for operation in (Operation.WRITE, Operation.CREATE):
+        allow(secured.live, "other", operation, ResourceType.QUEUE, queue)
+
+    def keep(client: Client) -> object:
+        client.connection.begin(transaction="t")
+        send(f"/queue/{queue}", transaction="t")(client)
+        has_sent.set()
+        assert is_forgotten.wait(DEADLINE_S)
+        return client.ask(
+            lambda connection, receipt: connection.commit(transaction="t", receipt=receipt), "end"
+        )
+
+    end = secured.begin(keep, "other", PASSWORD, AccessMode.REQUIRED)
+    secured.live.wait(lambda: has_sent.is_set() or end.done(), "the message waits")
+    forget_rules(secured.live, "other")
+    is_forgotten.set()
+    secured.live.wait(end.done, "the client is told")
+    assert "write access to queue 'kept-back'" in str(end.result())

@@ -24,6 +24,8 @@ class Ready(NamedTuple):
 
     event: Published
     outgoing: Outgoing
+    #: What the client has to be allowed to write to; a queue by the name that it has.
+    destination: Destination
 
 
 class Sending:
@@ -64,6 +66,14 @@ class Sending:
         elif destination.is_queue and not name.startswith(REPLY_PREFIX):
             link.check(to_queue(Operation.WRITE, name))
 
+    def check(self, ready: Ready) -> None:
+        """Check that a message may still be sent, which has waited for its transaction's commit.
+
+        Raises:
+            StompError: no rule allows it any more.
+        """
+        self._check(ready.destination)
+
     def _answer_to(
         self, event: Sent, destination: Destination, then: Callable[[Ready], None]
     ) -> None:
@@ -94,7 +104,8 @@ class Sending:
     ) -> None:
         now_ms = self._link.shared.clock.wall_ms()
         published = read_sent(event, destination, reply_to, now_ms)
-        then(Ready(published, read_outgoing(published, self._link.user, now_ms)))
+        outgoing = read_outgoing(published, self._link.user, now_ms)
+        then(Ready(published, outgoing, destination))
 
     def publish(self, ready: Ready, on_outcome: OnOutcome) -> None:
         """Publish a message.

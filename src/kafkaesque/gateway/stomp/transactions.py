@@ -92,6 +92,8 @@ class Transactions:
 
         def publish() -> None:
             for each in kept.messages:
+                self._sending.check(each)
+            for each in kept.messages:
                 self._sending.publish(each, on_one)
             link.begin()
             on_one(None)
