@@ -224,3 +224,28 @@ def test_a_consumer_whose_rule_is_gone_gets_nothing_more(secured: Secured) -> No
     assert got == [b"before"]
     kept = secured.do(lambda channel: channel.basic_get("read-by-other", auto_ack=True))
     assert kept[2] == b"after"
+
+
+def test_a_consumer_of_a_stream_whose_rule_is_gone_gets_nothing_more(secured: Secured) -> None:
+    name = "stream-read-by-other"
+    arguments = {"x-queue-type": "stream"}
+    secured.do(lambda channel: channel.queue_declare(name, durable=True, arguments=arguments))
+    secured.do(lambda channel: channel.basic_publish("", name, b"before"))
+    allow(secured.live, "other", Operation.READ, ResourceType.QUEUE, name)
+    got: list[bytes] = []
+
+    def consume(channel: Any) -> None:
+        channel.basic_qos(prefetch_count=10)
+        for method, _, body in channel.consume(name, arguments={"x-stream-offset": "first"}):
+            got.append(body)
+            channel.basic_ack(method.delivery_tag)
+
+    end = secured.begin(consume, "other")
+    secured.live.wait(lambda: bool(got), "the consumer has its first message")
+    forget_rules(secured.live, "other")
+    secured.do(lambda channel: channel.basic_publish("", name, b"after"))
+    secured.live.wait(lambda: end.done() or len(got) > 1, "the consumer is told")
+    assert got == [b"before"]
+    refused = end.exception()
+    assert isinstance(refused, pika.exceptions.ChannelClosedByBroker)
+    assert refused.reply_code == 403

@@ -20,6 +20,7 @@ from kafkaesque.broker.options.queue_arguments import read_age_ms
 from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
 from kafkaesque.chassis.meanings import properties_of
+from kafkaesque.gateway.amqp.authorization import check_delivery
 from kafkaesque.gateway.amqp.consumer import Owner
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
@@ -169,7 +170,7 @@ class StreamConsumer:
     def go_on(self) -> None:
         """Send what the client may have, and let more come."""
         channel = self._channel
-        if self.is_over or channel.is_over:
+        if self.is_over or channel.is_over or (self._waiting and not self._may_deliver()):
             return
         frames: list[bytes] = []
         size = 0
@@ -183,6 +184,16 @@ class StreamConsumer:
         if not self._waiting and self._granted_bytes <= 0:
             self._granted_bytes += AHEAD_BYTES_MAX
             self._feed.grant(AHEAD_BYTES_MAX)
+
+    def _may_deliver(self) -> bool:
+        """Tell whether the client may still read the queue; if not, it is told."""
+        try:
+            check_delivery(self._channel, self.queue.queue.name)
+        except AmqpError as error:
+            self._close()
+            self._channel.fail(error)
+            return False
+        return True
 
     def on_settled(self) -> None:
         """The client has said that it has had one more message."""
@@ -300,6 +311,6 @@ def _properties(message: _Message) -> bytes:
     values["headers"] = {**(found.headers or {}), OFFSET: message.offset}
     try:
         return write_properties(Properties(**values))
-    except AmqpError:
+    except (AmqpError, ValueError):
         # A header that AMQP cannot write down, of a client that speaks something else.
         return write_properties(Properties(headers={OFFSET: message.offset}))
