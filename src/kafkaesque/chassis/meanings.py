@@ -115,6 +115,8 @@ def plain(value: object) -> object:
             return value.decode("utf-8", "backslashreplace")
         case Decimal():
             return str(value)
+        case Timestamp():
+            return int(value)
         case _:
             return value
 

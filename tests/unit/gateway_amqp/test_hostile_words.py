@@ -7,6 +7,7 @@ have the headers that their producers have given them.
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import DEATH
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.wire import Table, Timestamp
 from tests.unit.gateway_amqp.kit import PATIENCE_MS, AmqpClient, Ground
 
 
@@ -86,4 +88,21 @@ def test_a_way_of_matching_that_there_is_none_of(client: AmqpClient, word: objec
     queue = client.queue()
     client.send(1, m.QueueBind(queue=queue, exchange="amq.headers", arguments={"x-match": word}))
     client.fails_channel(406, "x-match")
+    assert client.queue()
+
+
+@pytest.mark.parametrize("value", [Timestamp(5), [Timestamp(5)], Decimal("1.5"), b"\xff", None])
+def test_an_argument_of_any_type(client: AmqpClient, value: object) -> None:
+    arguments = {"x-mine": value}
+    for _ in range(2):
+        client.send(1, m.QueueDeclare(queue="typed", durable=True, arguments=arguments))
+        client.expect(m.QueueDeclareOk)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"x-mine": "\udcff"}, {"\udcff": 1}, {"x": {"y": ["\udcff"]}}]
+)
+def test_an_argument_that_cannot_be_kept(client: AmqpClient, arguments: Table) -> None:
+    client.send(1, m.QueueDeclare(queue="unkept", durable=True, arguments=arguments))
+    client.fails_channel(406, "cannot be kept")
     assert client.queue()

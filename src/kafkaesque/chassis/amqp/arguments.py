@@ -150,6 +150,10 @@ def _plain(arguments: Table) -> dict[str, object]:
     shown = plain(arguments)
     if not isinstance(shown, dict) or len(json.dumps(shown)) > ARGUMENTS_BYTES_MAX:
         raise _failed(f"arguments have more than {ARGUMENTS_BYTES_MAX} bytes")
+    try:
+        msgspec.json.encode(shown)
+    except (TypeError, ValueError):
+        raise _failed("an argument has a value that cannot be kept, such as no UTF-8") from None
     return dict(shown)
 
 
