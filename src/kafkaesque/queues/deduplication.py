@@ -34,6 +34,14 @@ class Identities:
                     return offset
         return None
 
+    def count_within(self, wall_ms: int, window_ms: int) -> int:
+        """Return how many have come within the window: what is past is forgotten with the next."""
+        return sum(
+            len(offsets)
+            for start_ms, offsets in self._slices
+            if not _is_past(start_ms, wall_ms, window_ms)
+        )
+
     def begin(self, wall_ms: int, window_ms: int) -> "tuple[_Slice, ...]":
         """Forget what is past, and begin a slice if it is time; return what `end` takes back."""
         before = self._slices

@@ -113,7 +113,9 @@ class Engine:
     def _is_full(self, count: int, size: int, identities: int) -> bool:
         state, policy = self._context.state, self._context.state.policy
         if policy.deduplication_ms:
-            if state.identities.count + identities > policy.deduplication_count:
+            wall_ms, window_ms = self._context.now.wall_ms, policy.deduplication_ms
+            known = state.identities.count_within(wall_ms, window_ms)
+            if known + identities > policy.deduplication_count:
                 return True
         if not policy.refuses:
             return False
