@@ -231,3 +231,15 @@ def test_documents_are_json(cli: Cli, queue: str) -> None:
         ("delete", queue, "--yes"),
     ):
         assert json.loads(cli("queue", *words, "--json").output)
+
+
+def test_a_transient_queue_is_one_as_any_other(cli: Cli) -> None:
+    name = unique("replies")
+    cli("queue", "create", name, "-c", "transient=true")
+    cli("queue", "put", name, "a", "b")
+    assert cli("queue", "get", name).output == "a\n"
+    described = cli("queue", "describe", name, "--json").document
+    assert described["counts"]["ready"] == 1
+    refused = cli("queue", "alter", name, "-c", "transient=false", code=2)
+    assert "cannot be changed" in refused.errors
+    assert name in cli("queue", "list").output

@@ -205,6 +205,7 @@ class LogParts(LinkParts):
         clock = self.env.clock
         self.queue_hosts = QueueHosts(
             node=self.node,
+            incarnation=self.incarnation,
             clock=clock,
             disk=self.env.disk,
             metadata=self.metadata,

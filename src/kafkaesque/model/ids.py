@@ -45,6 +45,19 @@ def read_node(number: int) -> NodeId:
     return NodeId(0 if number == _ZERO_WRITTEN else number)
 
 
+def group_at(node: NodeId) -> GroupId:
+    """Return what stands for a group where one broker alone has something in its memory.
+
+    There is no Raft group of the number: the broker "leads" it as long as it lives.
+    """
+    return GroupId(-1 - node)
+
+
+def home_of(group: GroupId) -> NodeId | None:
+    """Return the broker of which `group_at` was asked; None: it is a Raft group."""
+    return NodeId(-1 - group) if group < 0 else None
+
+
 class TopicPartition(NamedTuple):
     """A partition of a topic."""
 

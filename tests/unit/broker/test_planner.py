@@ -46,6 +46,8 @@ class Cluster:
         self.options = BROKER_OPTIONS.defaults()
         self._ids = count(1)
         self.controllers = ControllerFacts()
+        #: Which process of a broker is heard of.
+        self.incarnations: dict[NodeId, int] = {}
         self.alive = [NodeId(node) for node in range(1, brokers + 1)]
         for node in self.alive:
             self.do(
@@ -70,6 +72,7 @@ class Cluster:
             new_topic_id=lambda: TopicId(next(self._ids).to_bytes(16, "big")),
             draw=0,
             controllers=self.controllers,
+            incarnation=self.incarnations.get,
         )
         planned = plan(self.state, command, inputs)
         for record in planned.records:

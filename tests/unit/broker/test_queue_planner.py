@@ -18,6 +18,7 @@ from kafkaesque.broker.metadata.queue_names import (
     share_queue,
 )
 from kafkaesque.broker.metadata.queue_planner import OPTION_LENGTH_MAX
+from kafkaesque.broker.metadata.records import Home
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.options.queues import (
     MOVE_TASKS,
@@ -30,7 +31,13 @@ from kafkaesque.broker.options.queues import (
     topic_target,
 )
 from kafkaesque.broker.requests.client_command import OnBehalfOf
-from kafkaesque.broker.requests.commands import ChangeConfig, CreateTopic, DeleteTopic
+from kafkaesque.broker.requests.commands import (
+    ChangeConfig,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    RemoveBroker,
+)
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
     CreateQueue,
@@ -51,7 +58,7 @@ from kafkaesque.model.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from kafkaesque.model.ids import TopicId
+from kafkaesque.model.ids import NodeId, TopicId, TopicPartition, home_of
 from kafkaesque.queues.policy import Overflow, Policy
 from tests.unit.broker.test_planner import Cluster
 
@@ -389,3 +396,114 @@ def test_where_messages_go_on_has_a_name_that_they_can_be_kept_with(
         change = ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={option: text})
         with pytest.raises(InvalidConfig, match="more than 255 bytes"):
             cluster.do(change)
+
+
+# -- transient queues
+
+
+def create_transient(cluster: Cluster, home: int = 2, **more: object) -> TopicId:
+    command = CreateQueue(
+        vhost=DEFAULT_VHOST,
+        name="tasks",
+        options={"transient": "true"},
+        home=home,
+        **more,  # type: ignore[arg-type]
+    )
+    result = cluster.do(command)
+    assert isinstance(result, QueueResult)
+    return TopicId(result.log_id)
+
+
+def restart(cluster: Cluster, node: int, incarnation: int) -> None:
+    known = cluster.state.brokers[NodeId(node)]
+    if known.incarnation != incarnation:
+        del cluster.incarnations[NodeId(node)]
+    fields = ("host", "kafka_port", "text_port", "peer_host", "peer_port", "rack")
+    cluster.do(
+        RegisterBroker(
+            node=node,
+            incarnation=incarnation,
+            features={METADATA: (1, LEVEL_WITH_QUEUES)},
+            **{name: getattr(known, name) for name in fields},
+        )
+    )
+    cluster.incarnations[NodeId(node)] = incarnation
+
+
+@pytest.fixture
+def with_processes(cluster: Cluster) -> Cluster:
+    cluster.incarnations = dict.fromkeys(cluster.alive, 9)
+    return cluster
+
+
+def test_a_transient_queue_is_in_one_process_and_no_group_is_behind_it(
+    with_processes: Cluster,
+) -> None:
+    cluster = with_processes
+    before = cluster.state.next_group
+    log_id = create_transient(cluster)
+    queue = cluster.state.queue(TASKS)
+    assert queue.home == Home(2, 9)
+    (part,) = queue.partitions
+    assert (part.replicas, home_of(part.group)) == ((NodeId(2),), NodeId(2))
+    assert part.group not in cluster.state.partitions_by_group
+    assert cluster.state.next_group == before
+    with pytest.raises(UnknownTopicOrPartition):
+        cluster.state.placed(TopicPartition(queue.name, 0))
+    again = ClusterState.read_snapshot(cluster.state.write_snapshot())
+    assert again.queue(TASKS) == queue
+    assert create_transient(cluster, home=3) == log_id
+    cluster.do(DeleteQueue(vhost=DEFAULT_VHOST, name="tasks"))
+    assert TASKS not in cluster.state.queues
+
+
+def test_it_ends_when_its_broker_registers_as_another_process(with_processes: Cluster) -> None:
+    cluster = with_processes
+    create_transient(cluster)
+    kept = create(cluster, "kept")
+    restart(cluster, 3, 10)
+    restart(cluster, 2, 9)
+    assert TASKS in cluster.state.queues
+    restart(cluster, 2, 10)
+    assert list(cluster.state.queues_by_log) == [kept]
+
+
+def test_it_ends_when_its_broker_is_removed(with_processes: Cluster) -> None:
+    cluster = with_processes
+    create_transient(cluster, home=3)
+    cluster.alive.remove(NodeId(3))
+    del cluster.incarnations[NodeId(3)]
+    cluster.do(RemoveBroker(node=3))
+    assert not cluster.state.queues
+
+
+def test_one_whose_broker_is_away_is_made_anew_where_it_is_asked_for(
+    with_processes: Cluster,
+) -> None:
+    cluster = with_processes
+    first = create_transient(cluster)
+    del cluster.incarnations[NodeId(2)]
+    second = create_transient(cluster, home=1)
+    assert second != first
+    assert cluster.state.queue(TASKS).home == Home(1, 9)
+    assert list(cluster.state.queues_by_log) == [second]
+
+
+def test_a_transient_queue_without_a_home_or_with_replicas_is_refused(
+    with_processes: Cluster,
+) -> None:
+    with pytest.raises(InvalidRequest, match="not known"):
+        create_transient(with_processes, home=17)
+    with pytest.raises(InvalidRequest, match="not known"):
+        create(with_processes, transient="true")
+    with pytest.raises(InvalidRequest, match="no replicas"):
+        create_transient(with_processes, replication_factor=3)
+
+
+def test_what_is_transient_stays_so(with_processes: Cluster) -> None:
+    create_transient(with_processes)
+    with pytest.raises(QueueExists, match="differs in transient"):
+        create(with_processes)
+    change = ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={"transient": None})
+    with pytest.raises(InvalidConfig, match="cannot be changed"):
+        with_processes.do(change)

@@ -225,3 +225,27 @@ def test_a_broker_that_lags_does_not_say_that_a_queue_is_not_there(cluster: Live
         assert lagging.describe("made-meanwhile").name == "made-meanwhile"
         with pytest.raises(errors.QueueNotFound):
             lagging.describe("never-made")
+
+
+def test_a_transient_queue_is_used_as_any_other_and_takes_part_in_no_transactions(
+    client: Client, queue: str
+) -> None:
+    name = f"{queue}-replies"
+    client.create_queue(name, transient=True, max_priority=9)
+    client.put_many(name, ["a", Message("b", priority=9)])
+    first = client.get(name, SOON_S)
+    assert first.text() == "b"
+    first.release(failed=True)
+    assert [each.text() for each in client.get_many(name, 10, SOON_S)] == ["a", "b"]
+
+    def put_both() -> None:
+        with client.transaction() as transaction:
+            transaction.put(queue, "c")
+            transaction.put(name, "c")
+
+    with pytest.raises(errors.RequestRefused, match="is transient"):
+        put_both()
+    assert client.poll(queue) is None
+    with pytest.raises(errors.RequestRefused, match="cannot be changed"):
+        client.alter_queue(queue, transient=True)
+    client.delete_queue(name)

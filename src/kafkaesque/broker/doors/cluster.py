@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome, ViewOutcome
 from kafkaesque.broker.controller.metadata_everywhere import MetadataEverywhere
@@ -11,12 +13,13 @@ from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.records import BrokerRegistered
+from kafkaesque.broker.options.queues import is_transient
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.requests.commands import ControllerCommand, ControllerResult
 from kafkaesque.broker.requests.exchange_commands import BindDestination
-from kafkaesque.broker.requests.queue_commands import ChangeQueue
+from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId
 
@@ -120,10 +123,15 @@ class Cluster:
     def submit(self, command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:
         """Have the controller carry out a command, wherever it is; see `ControllerClient`.
 
+        A transient queue is made in this broker's memory.
+
         A binding, and a change of a queue's options, are answered when all living brokers go by
         them, this one included: what is published anywhere after that takes the new way. That wait
         has a bound, and ends without a refusal.
         """
+        if isinstance(command, CreateQueue) and is_transient(command.options):
+            # Where its client is connected: that one reads it, and it goes with that one's broker.
+            command = msgspec.structs.replace(command, home=self.node)
         if not isinstance(command, _HOLDING_EVERYWHERE):
             self._controller.submit(command, timeout_ms, on_done)
             return

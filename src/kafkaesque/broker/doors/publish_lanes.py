@@ -16,7 +16,12 @@ from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import PutResult
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.errors import OverBound, RequestRefused, UnknownTopicOrPartition
+from kafkaesque.model.errors import (
+    OverBound,
+    RequestRefused,
+    UnknownQueue,
+    UnknownTopicOrPartition,
+)
 from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.murmur2 import partition_for_key
 from kafkaesque.model.records import Record
@@ -188,11 +193,18 @@ class PublishLanes:
     def _on_put(
         self, lane: _Lane, sent: Sequence[_Item], outcome: PutResult | RequestRefused
     ) -> None:
+        if isinstance(outcome, UnknownQueue) and self._is_lost(lane.way):
+            # It was in the memory of a broker that is gone: with its consumers, and what it had.
+            self._on_done(lane, sent, [None] * len(sent))
+            return
         if isinstance(outcome, RequestRefused):
             self._on_done(lane, sent, [outcome] * len(sent))
             return
         full = OverBound("a queue that the message goes to is full")
         self._on_done(lane, sent, [full if each < 0 else None for each in outcome.offsets])
+
+    def _is_lost(self, way: _Way) -> bool:
+        return not isinstance(way, TopicPartition) and self._queues.is_lost(way)
 
     def _on_appended(
         self, lane: _Lane, sent: Sequence[_Item], outcome: ProduceResult | RequestRefused

@@ -136,6 +136,11 @@ class Queues:
         self._number += 1
         return ConsumerName(self._node, self._incarnation, self._number)
 
+    def is_lost(self, log_id: TopicId) -> bool:
+        """Tell whether a queue was in the memory of a broker that is not heard of any more."""
+        queue = self._metadata.state.queues_by_log.get(log_id)
+        return queue is not None and self._hosts.is_lost(queue)
+
     def put(
         self,
         log_id: TopicId,

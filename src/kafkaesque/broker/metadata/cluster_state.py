@@ -33,6 +33,7 @@ from kafkaesque.broker.metadata.records import (
     FeatureLevelChanged,
     GroupConfigChanged,
     GroupReformed,
+    Home,
     PartitionPlacement,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -62,6 +63,8 @@ from kafkaesque.model.ids import (
     NodeId,
     TopicId,
     TopicPartition,
+    group_at,
+    home_of,
     read_node,
     write_node,
 )
@@ -199,6 +202,8 @@ class QueueState(TopicState):
     source: TopicId | None = None
     #: Who has made it; empty: not known.
     owner: str = ""
+    #: The process of a broker that has it in memory alone; None: it has a log.
+    home: Home | None = None
     #: As they were worked out last.
     effective: EffectiveOptions | None = field(default=None, repr=False, compare=False)
 
@@ -210,6 +215,17 @@ def _partition_of(log: TopicState, where: TopicPartition) -> PartitionState:
             f"{where.partition}"
         )
     return log.partitions[where.partition]
+
+
+def _at_home(queue: QueueState, node: NodeId) -> PartitionState:
+    """Return the one part of a queue that is in one broker's memory: no group is behind it."""
+    return PartitionState(
+        topic=queue.name,
+        topic_id=queue.topic_id,
+        partition=0,
+        group=group_at(node),
+        replicas=(node,),
+    )
 
 
 def _first_routing() -> Topology:
@@ -353,7 +369,9 @@ class ClusterState:
         """
         log_id = id_of_queue_log(where.topic)
         queue = None if log_id is None else self.queues_by_log.get(log_id)
-        return self.partition(where) if queue is None else _partition_of(queue, where)
+        if queue is None or queue.home is not None:
+            return self.partition(where)
+        return _partition_of(queue, where)
 
     def apply(self, record: AnyMetadataRecord) -> None:
         """Take a committed record.
@@ -456,7 +474,10 @@ class ClusterState:
             options=dict(record.options),
             source=TopicId(record.source) if isinstance(record.source, bytes) else None,
             owner=record.owner if isinstance(record.owner, str) else "",
+            home=record.home if isinstance(record.home, Home) else None,
         )
+        if queue.home is not None:
+            queue.partitions.append(_at_home(queue, NodeId(queue.home.node)))
         if queue.owner:
             self.queue_counts[queue.owner] += 1
         self.queues[name] = self.queues_by_log[log_id] = queue
@@ -518,6 +539,8 @@ class ClusterState:
             del self.topics_by_id[topic.topic_id]
             self.routing.remove_topic(topic.name)
         for partition in topic.partitions:
+            if home_of(partition.group) is not None:
+                continue
             del self.partitions_by_group[partition.group]
             self.recoveries.pop(partition.group, None)
             self.moving.pop(partition.group, None)
@@ -582,12 +605,17 @@ class ClusterState:
                 vhost=queue.queue.vhost,
                 name=queue.queue.name,
                 log_id=queue.topic_id,
-                partitions=tuple(partition.placement() for partition in queue.partitions),
+                partitions=tuple(
+                    partition.placement()
+                    for partition in queue.partitions
+                    if home_of(partition.group) is None
+                ),
                 options=queue.options,
                 configs=queue.configs,
                 source=msgspec.UNSET if queue.source is None else queue.source,
                 at_ms=queue.created_ms,
                 owner=queue.owner or msgspec.UNSET,
+                home=msgspec.UNSET if queue.home is None else queue.home,
             )
             for queue in self.queues.values()
         ]

@@ -51,6 +51,7 @@ from kafkaesque.broker.metadata.topic_planner import (
     plan_partitions,
     plan_topic,
 )
+from kafkaesque.broker.metadata.transient_queues import ends_with_broker
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.commands import (
     AllocateProducerIds,
@@ -185,7 +186,8 @@ def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: Pla
     founders = plan_founders(state, levels, inputs.controllers)
     users = plan_first_access(state, levels, command)
     news = [] if state.brokers.get(NodeId(command.node)) == record else [record]
-    return Plan(records=[*levels, *founders, *users, *news], result=Done())
+    gone = ends_with_broker(state, NodeId(command.node), inputs.wall_ms, but=command.incarnation)
+    return Plan(records=[*levels, *founders, *users, *gone, *news], result=Done())
 
 
 def _plan_endpoints(
@@ -217,7 +219,8 @@ def _plan_removal(state: ClusterState, command: RemoveBroker, inputs: PlanInputs
         )
     if node in inputs.alive:
         raise InvalidRequest(f"broker {node} is running: stop it first")
-    return Plan(records=[BrokerRemoved(node=node)], result=Done())
+    gone = ends_with_broker(state, node, inputs.wall_ms)
+    return Plan(records=[*gone, BrokerRemoved(node=node)], result=Done())
 
 
 def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs) -> Plan:
@@ -233,6 +236,7 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
                 new_id=inputs.new_topic_id,
                 wall_ms=inputs.wall_ms,
                 per_user_max=int(str(inputs.broker_option("user.queues.max"))),
+                incarnation=inputs.incarnation,
             )
             return Plan(records=list(records), result=QueueResult(log_id=log_id))
         case DeleteQueue():

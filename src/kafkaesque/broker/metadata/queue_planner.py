@@ -31,6 +31,12 @@ from kafkaesque.broker.metadata.records import (
     TopicConfigChanged,
     TopicDeleted,
 )
+from kafkaesque.broker.metadata.transient_queues import (
+    Incarnation,
+    end_of_queue,
+    home_for,
+    is_lost,
+)
 from kafkaesque.broker.options.encryption import ENCRYPTION, is_encrypted
 from kafkaesque.broker.options.queues import (
     DECLARATION,
@@ -42,7 +48,9 @@ from kafkaesque.broker.options.queues import (
     SOURCE_START,
     SOURCE_TOPIC,
     STREAM_TOPIC,
+    TRANSIENT,
     exchange_of_target,
+    is_transient,
     make_policy,
     topic_of_target,
 )
@@ -94,8 +102,11 @@ def plan_queue(
     new_id: Callable[[], TopicId],
     wall_ms: int,
     per_user_max: int = QUEUES_MAX,
-) -> tuple[TopicId, list[QueueCreated]]:
-    """Return the id of a queue's log, and the record that makes it, if it is not there already.
+    incarnation: Incarnation = lambda node: None,
+) -> tuple[TopicId, list[AnyMetadataRecord]]:
+    """Return the id of a queue's log, and the records that make it, if it is not there already.
+
+    A transient one of which the broker is not heard of is made anew, where it is asked for.
 
     Raises:
         RequestRefused: the name or an option is not allowed, there are too many queues, or there is
@@ -105,10 +116,14 @@ def plan_queue(
     name = QueueName(command.vhost, command.name)
     check_queue_name(name)
     options = _checked(state, name, command.options)
+    home = home_for(state, command) if is_transient(options) else None
     existing = state.queues.get(name)
+    before: list[AnyMetadataRecord] = []
     if existing is not None:
         _expect_equal(existing, options)
-        return existing.topic_id, []
+        if not is_lost(existing, incarnation):
+            return existing.topic_id, []
+        before = end_of_queue(state, existing, wall_ms)
     if len(state.queues) >= QUEUES_MAX:
         raise OverBound(f"there are {QUEUES_MAX} queues already")
     owner = "" if command.on_behalf_of is None else command.on_behalf_of.principal
@@ -120,18 +135,22 @@ def plan_queue(
     check_may_add_vhost(state, name.vhost)
     log_id = new_id()
     source = _source(state, options)
+    partitions: tuple[PartitionPlacement, ...] = ()
+    if home is None:
+        partitions = place() if source is None else number(_placed_as(source))
     record = QueueCreated(
         vhost=name.vhost,
         name=name.name,
         log_id=log_id,
-        partitions=place() if source is None else number(_placed_as(source)),
+        partitions=partitions,
         options=options,
         configs=log_configs(options),
         source=msgspec.UNSET if source is None else source.topic_id,
         at_ms=wall_ms,
         owner=owner or msgspec.UNSET,
+        home=msgspec.UNSET if home is None else home,
     )
-    return log_id, [record]
+    return log_id, [*before, record]
 
 
 def _source(state: ClusterState, options: Mapping[str, str]) -> TopicState | None:
@@ -248,9 +267,8 @@ def plan_queue_deletion(
         UnknownQueue: there is none of the name.
     """
     queue = _clients_queue(state, command)
-    deleted = TopicDeleted(topic_id=queue.topic_id, name=queue.name, at_ms=wall_ms)
     keys = keys_that_end_with(state, queue.topic_id)
-    return [*exchanges_that_end_with_queue(state, queue.queue), deleted, *keys]
+    return [*end_of_queue(state, queue, wall_ms), *keys]
 
 
 def _clients_queue(state: ClusterState, command: ChangeQueue | DeleteQueue) -> QueueState:
@@ -286,7 +304,7 @@ def plan_queue_change(
             options.pop(name, None)
         else:
             options[name] = value
-    for fixed in (SOURCE_TOPIC, SOURCE_START, STREAM_TOPIC):
+    for fixed in (SOURCE_TOPIC, SOURCE_START, STREAM_TOPIC, TRANSIENT):
         if options.get(fixed) != queue.options.get(fixed):
             raise InvalidConfig(f"{fixed} cannot be changed: make another queue")
     options = _checked(state, queue.queue, options)
@@ -358,6 +376,7 @@ def _shown(taker: TopicState) -> str:
 
 def _expect_equal(queue: QueueState, options: Mapping[str, str]) -> None:
     is_equal = make_policy(queue.options) == make_policy(options)
+    is_equal = is_equal and is_transient(queue.options) == is_transient(options)
     if not is_equal or is_encrypted(queue.options) != is_encrypted(options):
         differing = sorted(
             name

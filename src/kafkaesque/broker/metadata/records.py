@@ -127,6 +127,13 @@ class TopicCreated(MetadataRecord, tag="topic", frozen=True, kw_only=True):
     at_ms: int = 0
 
 
+class Home(msgspec.Struct, frozen=True, array_like=True):
+    """One process of a broker."""
+
+    node: int
+    incarnation: int
+
+
 class QueueCreated(MetadataRecord, tag="queue", frozen=True, kw_only=True):
     """A queue exists from here on, with a log that no client sees as a topic."""
 
@@ -144,6 +151,8 @@ class QueueCreated(MetadataRecord, tag="queue", frozen=True, kw_only=True):
     at_ms: int = 0
     #: Who has made it; unset: a client of an open listener, or the brokers themselves.
     owner: str | msgspec.UnsetType = msgspec.UNSET
+    #: The process of a broker that has it in memory alone; then there are no partitions.
+    home: Home | msgspec.UnsetType = msgspec.UNSET
 
 
 class QueueChanged(MetadataRecord, tag="queue-options", frozen=True, kw_only=True):

@@ -51,6 +51,10 @@ SOURCE_START: Final = "source.start"
 FORWARD_EXCHANGE: Final = "forward.exchange"
 FORWARD_KEY: Final = "forward.routing.key"
 WRITE_CACHING: Final = "write.caching"
+#: Whether a queue is in one broker's memory alone.
+TRANSIENT: Final = "transient"
+#: What says nothing of a queue without a log, or needs one.
+NOT_OF_TRANSIENT: Final = (SOURCE_TOPIC, FORWARD_EXCHANGE, WRITE_CACHING, STREAM_TOPIC)
 #: What the queue's log has as its own options.
 OF_THE_LOG: Final = (ENCRYPTION, WRITE_CACHING)
 #: What a cursor cannot have: its messages are admitted by the topic.
@@ -321,6 +325,14 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="Whether what is put, taken and settled is acknowledged before it is synced to "
             "disk. It is faster; a power failure of a majority may lose the newest of it.",
         ),
+        Option(
+            name=TRANSIENT,
+            type=_BOOLEAN,
+            default=False,
+            doc="Whether the queue is in the memory of one broker alone, the one that its maker is "
+            "connected with: no message and no acknowledgement is written to a disk or "
+            "replicated, and the queue is gone when that broker stops. It cannot be changed.",
+        ),
         *_OF_SQS,
         Option(
             name=DECLARATION,
@@ -373,6 +385,12 @@ def make_policy(options: Mapping[str, str]) -> Policy:
             raise InvalidConfig(
                 f"a queue over a topic holds no messages: set {ENCRYPTION} of the topic"
             )
+    if values[TRANSIENT]:
+        useless = [name for name in NOT_OF_TRANSIENT if values[name]]
+        if values[ENCRYPTION] != NONE:
+            useless.append(ENCRYPTION)
+        if useless:
+            raise InvalidConfig(f"a transient queue is in no log, and has no {useless[0]}")
     ways = [name for name in _DEAD_LETTER_WAYS if values[name]]
     if len(ways) > 1:
         raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")
@@ -408,6 +426,11 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     )
     policy.check()
     return policy
+
+
+def is_transient(options: Mapping[str, str]) -> bool:
+    """Tell whether a queue with these options is in one broker's memory alone."""
+    return options.get(TRANSIENT, "").strip().lower() == "true"
 
 
 def topic_target(topic: str) -> str:

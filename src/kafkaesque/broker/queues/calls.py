@@ -87,6 +87,8 @@ class QueueCalls:
         if queue is None or not 0 <= partition < len(queue.partitions):
             raise UnknownQueue("the queue does not exist any more")
         leader = self._leaders.leader(queue.partitions[partition].group)
+        if leader is None and self._hosts.is_lost(queue):
+            raise UnknownQueue(f"queue {queue.queue} was in the memory of a broker that is gone")
         if leader is None:
             raise LeaderNotAvailable(f"queue {queue.queue} has no leader at the moment")
         return leader

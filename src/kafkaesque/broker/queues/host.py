@@ -20,6 +20,7 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.partition_tables import PartitionTableHost, PartitionTableKind
 from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
+from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.broker.requests.queue_requests import ConsumerName
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
@@ -105,7 +106,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
     def _locate(self, offset: int, on_read: OnRead) -> None:
         """Read messages, from an offset on."""
         try:
-            partition = self.partition()
+            partition = self._own_partition()
         except RequestRefused as refusal:
             on_read(refusal)
         else:
@@ -118,14 +119,23 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self._token += 1
         return RequestToken(self._token)
 
-    def partition(self) -> Partition:
-        """Return the log's partition, which this broker leads.
+    def partition(self) -> QueueLog:
+        """Return the log, which this broker leads.
 
         Raises:
             NotLeader: it does not.
             LeaderNotAvailable: it is about to.
             StorageFailed: the disk below has failed.
         """
+        return self._own_partition()
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads the log, perhaps since a moment ago."""
+        partition = self._parts.partitions.get(self.state.group)
+        return partition is not None and partition.is_leader
+
+    def _own_partition(self) -> Partition:
         partition = self._parts.partitions.get(self.state.group)
         if partition is None:
             raise NotLeader(f"the queue's log {self.state.topic} is not on this broker")

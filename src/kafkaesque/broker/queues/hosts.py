@@ -16,6 +16,8 @@ from kafkaesque.broker.queues import leader
 from kafkaesque.broker.queues.counting import count
 from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.broker.queues.host import HostParts, QueueHost
+from kafkaesque.broker.queues.memory_log import Memory
+from kafkaesque.broker.queues.transient_host import TransientHost
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     ConsumerName,
@@ -24,7 +26,7 @@ from kafkaesque.broker.requests.queue_requests import (
 from kafkaesque.broker.requests.retries import OnOutcome
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
-from kafkaesque.model.errors import InvalidRequest, NotLeader, RequestRefused
+from kafkaesque.model.errors import InvalidRequest, NotLeader, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
 from kafkaesque.queues import requests as r
 from kafkaesque.queues.tally import Tally
@@ -53,6 +55,7 @@ class QueueHosts:
         self,
         *,
         node: NodeId,
+        incarnation: int,
         clock: Clock,
         disk: Disk,
         metadata: MetadataView,
@@ -63,6 +66,7 @@ class QueueHosts:
         on_start_wanted: Callable[[GroupId, Offset], None],
     ) -> None:
         self._node = node
+        self._incarnation = incarnation
         self._clock = clock
         self._metadata = metadata
         self._peers = peers
@@ -72,6 +76,8 @@ class QueueHosts:
         #: Logs that have grown since they were looked at.
         self._changed: dict[QueueHost, None] = {}
         self._swept_ms = clock.now_ms()
+        #: What queues in this broker's memory hold together.
+        self.memory: Final = Memory()
         #: What clients' queues have done here since the broker's start.
         self.tally: Final = Tally()
         #: Appends dead letters; there once all parts are.
@@ -118,12 +124,41 @@ class QueueHosts:
     # -- requests
 
     def find(self, log_id: TopicId, partition: int) -> QueueHost | None:
-        """Return the table of a queue's log, if the log is on this broker."""
-        return self._hosts.get((log_id, partition))
+        """Return the table of a queue's log, if the log is on this broker.
+
+        Raises:
+            UnknownQueue: it was in this broker's memory, before it was started again.
+        """
+        host = self._hosts.get((log_id, partition))
+        return self._transient(log_id) if host is None and not partition else host
+
+    def _transient(self, log_id: TopicId) -> QueueHost | None:
+        """Return a queue that is in this broker's memory, from when it is first asked for."""
+        queue = self._metadata.state.queues_by_log.get(log_id)
+        if queue is None or queue.home is None or queue.home.node != self._node:
+            return None
+        if queue.home.incarnation != self._incarnation:
+            raise UnknownQueue(
+                f"queue {queue.queue} was in the memory of a broker that has stopped"
+            )
+        host = TransientHost(queue.partitions[0], self._parts, self.memory)
+        self._hosts[log_id, 0] = host
+        return host
+
+    def is_lost(self, queue: QueueState) -> bool:
+        """Tell whether a queue was in the memory of a broker that is not heard of any more."""
+        home = queue.home
+        if home is None or home.node == self._node:
+            return False
+        return not self._peers.was_alive(NodeId(home.node), LOST_MS)
 
     def serve(self, request: AnyQueueRequest, on_done: Callable[[object], None]) -> None:
         """Do what another broker asks for; `on_done` gets refusals, too."""
-        host = self._hosts.get((TopicId(request.log_id), request.partition))
+        try:
+            host = self.find(TopicId(request.log_id), request.partition)
+        except RequestRefused as refusal:
+            on_done(refusal)
+            return
         if host is None:
             on_done(NotLeader("the queue's log is not on this broker"))
         else:
@@ -159,8 +194,7 @@ class QueueHosts:
 
     def _led(self, queue: QueueState, number: int) -> list[Led]:
         host = self._hosts.get((queue.topic_id, number))
-        partition = None if host is None else self._partitions.get(host.state.group)
-        if host is None or partition is None or not partition.is_leader:
+        if host is None or not host.is_led:
             return []
         try:
             return [Led(queue, number, count(host))]
@@ -174,6 +208,7 @@ class QueueHosts:
         if now_ms < self._swept_ms + SWEEP_MS:
             return
         self._swept_ms = now_ms
+        self._forget_deleted()
         changed, self._changed = self._changed, {}
         for host in changed:
             self._give_up(host)
@@ -185,6 +220,15 @@ class QueueHosts:
                 host.bodies.forget()
             for consumer in [each for each in host.consumers if self._is_gone(each, gone)]:
                 self._detach(host, consumer)
+
+    def _forget_deleted(self) -> None:
+        """Let queues go that were in this broker's memory and were deleted."""
+        queues = self._metadata.state.queues_by_log
+        for key, host in list(self._hosts.items()):
+            if isinstance(host, TransientHost) and key[0] not in queues:
+                del self._hosts[key]
+                host.on_following()
+                self._changed.pop(host, None)
 
     def _note_changed(self, host: QueueHost) -> None:
         self._changed[host] = None

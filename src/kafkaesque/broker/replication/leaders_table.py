@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable
 
 from kafkaesque.broker.peers.messages import LeaderReport
 from kafkaesque.membership.view import LeaderHint
-from kafkaesque.model.ids import NO_NODE, GroupId, NodeId
+from kafkaesque.model.ids import NO_NODE, GroupId, NodeId, home_of
 
 
 class LeadersTable:
@@ -43,6 +43,9 @@ class LeadersTable:
 
     def leader_and_term(self, group: GroupId) -> LeaderHint | None:
         """Return who leads a group, as far as is known, and in which term."""
+        home = home_of(group)
+        if home is not None:
+            return None if home in self._silent else LeaderHint(home, 0)
         report = self._reports.get(group)
         if report is None or report.leader < 0:
             found = self.hint(group, 0 if report is None else report.term + 1)

@@ -14,6 +14,8 @@ class CreateQueue(ClientCommand, frozen=True, tag="create-queue", kw_only=True):
     options: dict[str, str] = msgspec.field(default_factory=dict)
     #: -1: as many as topics have by default.
     replication_factor: int = -1
+    #: The broker that has it in memory, if it is transient; the door fills it in.
+    home: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class DeleteQueue(ClientCommand, frozen=True, tag="delete-queue", kw_only=True):

@@ -26,7 +26,11 @@ from kafkaesque.broker.options.queue_arguments import (
     read_arguments,
     read_stream_arguments,
 )
-from kafkaesque.broker.options.queues import DECLARATION, DEFAULT_EXCHANGE_WORD
+from kafkaesque.broker.options.queues import (
+    DECLARATION,
+    DEFAULT_EXCHANGE_WORD,
+    TRANSIENT,
+)
 from kafkaesque.chassis.meanings import plain
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
@@ -126,6 +130,9 @@ def read_declaration(
         arguments=arguments,
     )
     options[DECLARATION] = msgspec.json.encode(said).decode()
+    if method.exclusive and not method.durable:
+        # It goes with the connection, and so with its broker: in that one's memory it is well.
+        options[TRANSIENT] = "true"
     return said, options
 
 

@@ -8,7 +8,7 @@ from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
-from kafkaesque.model.ids import NO_NODE, NodeId
+from kafkaesque.model.ids import NO_NODE, NodeId, home_of
 from kafkaesque.protocols.kafka.messages.describe_logs_request import DescribeLogsRequest
 from kafkaesque.protocols.kafka.messages.describe_logs_response import (
     DescribedLog,
@@ -25,7 +25,9 @@ def on_describe_logs(context: Context, call: Call) -> None:
     request: DescribeLogsRequest = call.read()
     state, leaders = context.doors.cluster.state, context.doors.cluster.leaders
     most = min(request.logs_max, LOGS_MAX) if request.logs_max > 0 else LOGS_MAX
-    later = (log_id for log_id in state.queues_by_log if log_id > request.after)
+    # A queue in a broker's memory has no log.
+    logs_of = state.queues_by_log.items()
+    later = (log_id for log_id, each in logs_of if log_id > request.after and each.home is None)
     found = nsmallest(most + 1, later)
     logs = [_described(state, leaders, state.queues_by_log[log_id]) for log_id in found[:most]]
     call.answer(DescribeLogsResponse(logs=logs, has_more=len(found) > most))
@@ -61,5 +63,7 @@ def leader_of(leaders: LeadersTable, partition: PartitionState) -> NodeId:
 
 def in_sync_of(leaders: LeadersTable, partition: PartitionState) -> list[int]:
     """Return which replicas are in sync, as the leader said last."""
+    if home_of(partition.group) is not None:
+        return list(partition.replicas)
     report = leaders.get(partition.group)
     return [] if report is None else list(report.in_sync)

@@ -115,6 +115,8 @@ def _queue_part(context: Context, vhost: str, asked: TransactionQueue) -> Transa
     queue = context.doors.queues.find(QueueName(vhost, asked.queue))
     if not 0 <= asked.partition < len(queue.partitions):
         raise InvalidRequest(f"queue {queue.queue} has no partition {asked.partition}")
+    if queue.home is not None:
+        raise InvalidRequest(f"queue {queue.queue} is transient: it takes part in no transactions")
     return TransactionPart(
         log_id=queue.topic_id,
         partition=asked.partition,

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.options.queues import DECLARATION
+from kafkaesque.broker.options.queues import DECLARATION, TRANSIENT
 from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.chassis.amqp.arguments import Declaration
 from kafkaesque.env.dice import Dice
@@ -32,9 +32,9 @@ def generated_name(dice: Dice) -> str:
 
 
 def make_reply_queue(link: QueueingLink, then: OnMade) -> None:
-    """Make a queue for answers to this connection."""
+    """Make a queue for answers to this connection, in this broker's memory."""
     raw = link.desk.doors.dice.unique_bytes(NAME_BYTES)
-    make_own_queue(link, REPLY_PREFIX + raw.hex(), {}, then)
+    make_own_queue(link, REPLY_PREFIX + raw.hex(), {TRANSIENT: "true"}, then)
 
 
 def make_own_queue(link: QueueingLink, name: str, options: Mapping[str, str], then: OnMade) -> None:
