@@ -233,6 +233,17 @@ def test_documents_are_json(cli: Cli, queue: str) -> None:
         assert json.loads(cli("queue", *words, "--json").output)
 
 
+def test_a_queue_for_one_consumer_is_read_as_a_consumer(cli: Cli) -> None:
+    name = unique("jobs")
+    cli("queue", "create", name, "-c", "sharing=single-active")
+    cli("queue", "put", name, "a", "b", "c")
+    refused = cli("queue", "get", name, "--keep", "locked", code=1)
+    assert "without --keep locked" in refused.errors
+    assert cli("queue", "get", name, "--keep", "released").output == "a\n"
+    assert cli("queue", "get", name, "--count", "2").output == "a\nb\n"
+    eventually(_has(cli, name, consumers=0, ready=1, in_flight=0), "the command is gone")
+
+
 def test_a_transient_queue_is_one_as_any_other(cli: Cli) -> None:
     name = unique("replies")
     cli("queue", "create", name, "-c", "transient=true")

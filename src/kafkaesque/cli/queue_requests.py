@@ -33,6 +33,7 @@ from kafkaesque.protocols.kafka.messages.settle_messages_request import (
     SettleMessagesRequest,
 )
 from kafkaesque.protocols.kafka.messages.take_messages_request import TakeMessagesRequest
+from kafkaesque.protocols.kafka.messages.take_messages_response import TakeMessagesResponse
 from kafkaesque.protocols.kafka.wire import Message
 
 #: So long a broker tries before it says that there is no leader or no controller.
@@ -55,6 +56,7 @@ _VERSION: Final = 0
 _NEEDED: Final[Mapping[ApiKey, str]] = {
     ApiKey.PUT_MESSAGES: "write",
     ApiKey.TAKE_MESSAGES: "read",
+    ApiKey.ATTACH_CONSUMER: "read",
     ApiKey.SETTLE_MESSAGES: "read",
     ApiKey.PEEK_MESSAGES: "read",
     ApiKey.MAINTAIN_QUEUE: "read",
@@ -111,6 +113,10 @@ class Shown:
         return deaths_of(self.headers)
 
 
+class NotAttached(CommandFailed):
+    """The queue gives messages only to a consumer that it knows."""
+
+
 def _ask(queue: Queue, api_key: ApiKey, request: Message, wait_ms: int = 0) -> Any:
     """Return an answer that is no refusal.
 
@@ -130,11 +136,11 @@ def _ask(queue: Queue, api_key: ApiKey, request: Message, wait_ms: int = 0) -> A
             exit_code=UNREACHABLE,
         ) from None
     if answer.error_code:
-        raise _refusal(queue, api_key, answer.error_code, answer.error_message)
+        raise refusal(queue, api_key, answer.error_code, answer.error_message)
     return answer
 
 
-def _refusal(queue: Queue, api_key: ApiKey, code: int, message: str | None) -> CommandFailed:
+def refusal(queue: Queue, api_key: ApiKey, code: int, message: str | None) -> CommandFailed:
     """Return the failure for an error of a broker's, with what helps."""
     if code == ErrorCode.UNKNOWN_QUEUE:
         return unknown(queue)
@@ -149,7 +155,8 @@ def _refusal(queue: Queue, api_key: ApiKey, code: int, message: str | None) -> C
     words = message or name.lower().replace("_", " ")
     # Some of a broker's sentences name the queue, and some do not.
     sentence = words if words.startswith("queue ") else f"queue {queue.name}: {words}"
-    return CommandFailed(sentence, hint=hint, exit_code=exit_code)
+    kind = NotAttached if code == ErrorCode.QUEUE_IN_USE else CommandFailed
+    return kind(sentence, hint=hint, exit_code=exit_code)
 
 
 def unknown(queue: Queue) -> CommandFailed:
@@ -252,7 +259,7 @@ def describe(queue: Queue) -> DescribedQueue:
     is_there = found.log_id != bytes(16)
     if found.error_code and not is_there:
         key = ApiKey.DESCRIBE_QUEUES
-        raise _refusal(queue, key, found.error_code, found.error_message)
+        raise refusal(queue, key, found.error_code, found.error_message)
     return found
 
 
@@ -277,10 +284,20 @@ def take(queue: Queue, count: int, wait_ms: int, lock_ms: int) -> list[Shown]:
     Raises:
         CommandFailed: no broker answers, or it refuses.
     """
-    request = TakeMessagesRequest(
-        queue.vhost, queue.name, 0, min(count, MESSAGES_MAX), BYTES_MAX, lock_ms, wait_ms
-    )
-    answer = _ask(queue, ApiKey.TAKE_MESSAGES, request, wait_ms)
+    request = take_request(queue, 0, count, wait_ms, lock_ms)
+    return shown_of(_ask(queue, ApiKey.TAKE_MESSAGES, request, wait_ms))
+
+
+def take_request(
+    queue: Queue, consumer: int, count: int, wait_ms: int, lock_ms: int
+) -> TakeMessagesRequest:
+    """Return a request for messages, of a consumer or of nobody (0)."""
+    most = min(count, MESSAGES_MAX)
+    return TakeMessagesRequest(queue.vhost, queue.name, consumer, most, BYTES_MAX, lock_ms, wait_ms)
+
+
+def shown_of(answer: TakeMessagesResponse) -> list[Shown]:
+    """Return the messages of an answer."""
     return [
         _shown(record, attempt=attempt, failures=failures, partition=answer.partition)
         for record, attempt, failures in zip(

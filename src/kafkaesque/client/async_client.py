@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from kafkaesque.client.async_queue_client import AsyncQueueClient, AsyncReceived
+from kafkaesque.client.async_queue_consumer import AsyncQueueConsumer
 from kafkaesque.client.async_worker import AsyncWorker
+from kafkaesque.client.attachment import Attachment
 from kafkaesque.client.config import ClientOptions
 from kafkaesque.client.events.filters import Filter, as_filter
 from kafkaesque.client.message import When
@@ -45,6 +47,7 @@ class AsyncClient(AsyncQueueClient):
         """As `Client`."""
         super().__init__(bootstrap_servers, **options)
         self._workers: WeakSet[AsyncWorker] = WeakSet()
+        self._consumers: WeakSet[AsyncQueueConsumer] = WeakSet()
         self._subscriptions: WeakSet[AsyncSubscription] = WeakSet()
         #: Of `publish`; made when it is first needed.
         self._publisher: AsyncProducer | None = None
@@ -53,12 +56,21 @@ class AsyncClient(AsyncQueueClient):
         """As `Client.close`."""
         for worker in list(self._workers):
             await worker.stop()
+        for consumer in list(self._consumers):
+            await consumer.close()
         for subscription in list(self._subscriptions):
             await subscription.stop()
         publisher, self._publisher = self._publisher, None
         if publisher is not None:
             await publisher.close()
         await super().close()
+
+    def attach(self, queue: str) -> AsyncQueueConsumer:
+        """As `Client.attach`."""
+        attachment = Attachment(self._calls, self._queues, queue)
+        consumer = AsyncQueueConsumer(self, attachment, self._driver)
+        self._consumers.add(consumer)
+        return consumer
 
     def worker(
         self,
@@ -67,11 +79,12 @@ class AsyncClient(AsyncQueueClient):
         *,
         concurrency: int = 1,
         lock: float | timedelta = LOCK_S,
+        attach: bool = False,
         on_error: OnError | None = None,
     ) -> AsyncWorker:
         """As `Client.worker`, for a coroutine function."""
         config = make_worker_config(queue, concurrency, lock, on_error)
-        worker = AsyncWorker(self, config, function)
+        worker = AsyncWorker(self, config, function, self.attach(queue) if attach else None)
         self._workers.add(worker)
         return worker
 
@@ -82,10 +95,13 @@ class AsyncClient(AsyncQueueClient):
         *,
         concurrency: int = 1,
         lock: float | timedelta = LOCK_S,
+        attach: bool = False,
         on_error: OnError | None = None,
     ) -> AsyncWorker:
         """As `Client.notify`, for a coroutine function; the tasks are those of the running loop."""
-        worker = self.worker(queue, callback, concurrency=concurrency, lock=lock, on_error=on_error)
+        worker = self.worker(
+            queue, callback, concurrency=concurrency, lock=lock, attach=attach, on_error=on_error
+        )
         return worker.start()
 
     # -- streams

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
 from kafkaesque.client.async_queue_client import AsyncQueueClient, AsyncReceived
+from kafkaesque.client.async_queue_consumer import AsyncQueueConsumer
 from kafkaesque.client.errors import Closed, KafkaesqueError, LockLost
 from kafkaesque.client.working import (
     AGAIN_S_MAX,
@@ -25,8 +26,10 @@ class AsyncWorker:
         client: AsyncQueueClient,
         config: WorkerConfig,
         function: Callable[[AsyncReceived], Awaitable[object]],
+        consumer: AsyncQueueConsumer | None = None,
     ) -> None:
         self._client: Final = client
+        self._consumer: Final = consumer
         self._config: Final = config
         self._function: Final = function
         self._in_hand: dict[asyncio.Task[None], AsyncReceived] = {}
@@ -71,6 +74,9 @@ class AsyncWorker:
             _, left = await asyncio.wait(set(self._in_hand), timeout=timeout)
         if not left and self._extending is not None:
             self._extending.cancel()
+        if not left and self._consumer is not None:
+            # Not before: what the function has would be ready for others.
+            await self._consumer.close()
         return not left
 
     async def run(self) -> None:
@@ -92,9 +98,7 @@ class AsyncWorker:
             if self._stopping.is_set():
                 return
             try:
-                found = await self._client.get_many(
-                    self._config.queue, room, TAKE_WAIT_S, lock=self._config.lock_s
-                )
+                found = await self._found(room)
             except PASSING as error:
                 self._config.on_error(error, None)
                 await self._pause(again_s)
@@ -109,6 +113,12 @@ class AsyncWorker:
                 task = asyncio.create_task(self._work(message))
                 self._in_hand[task] = message
                 task.add_done_callback(self._on_worked)
+
+    async def _found(self, count: int) -> list[AsyncReceived]:
+        config = self._config
+        if self._consumer is not None:
+            return await self._consumer.get_many(count, TAKE_WAIT_S, lock=config.lock_s)
+        return await self._client.get_many(config.queue, count, TAKE_WAIT_S, lock=config.lock_s)
 
     async def _wait_for_room(self) -> None:
         while len(self._in_hand) >= self._config.concurrency and not self._stopping.is_set():

@@ -6,11 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
+from kafkaesque.client.attachment import Attachment
 from kafkaesque.client.calls import SPARE_S
 from kafkaesque.client.config import ClientOptions
 from kafkaesque.client.events.filters import Filter, as_filter
 from kafkaesque.client.message import When
 from kafkaesque.client.queue_client import QueueClient, Received
+from kafkaesque.client.queue_consumer import QueueConsumer
 from kafkaesque.client.serializers import JSON, TEXT, Serializer
 from kafkaesque.client.streams.attempts import (
     ATTEMPTS,
@@ -52,19 +54,22 @@ class Client(QueueClient):
         """
         super().__init__(bootstrap_servers, **options)
         self._workers: WeakSet[Worker] = WeakSet()
+        self._consumers: WeakSet[QueueConsumer] = WeakSet()
         self._subscriptions: WeakSet[Subscription] = WeakSet()
         #: Of `publish`; made when it is first needed.
         self._publisher: Producer | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Stop all workers and subscriptions in order, then close all connections.
+        """Stop all workers, consumers and subscriptions in order, then close all connections.
 
-        Whatever is asked afterwards raises `Closed`. Producers and consumers are closed by whoever
-        made them.
+        Whatever is asked afterwards raises `Closed`. Producers and consumers of topics are
+        closed by whoever made them.
         """
         for worker in list(self._workers):
             worker.stop()
+        for consumer in list(self._consumers):
+            consumer.close()
         for subscription in list(self._subscriptions):
             subscription.stop()
         with self._lock:
@@ -75,6 +80,22 @@ class Client(QueueClient):
 
     # -- queues
 
+    def attach(self, queue: str) -> QueueConsumer:
+        """Return a consumer that the queue knows, with a connection of its own.
+
+        Queues with `sharing=exclusive` or `single-active` give messages only to such a one: an
+        exclusive queue has one consumer and refuses others; a single-active one gives messages to
+        one, and the next takes over when that is gone. What it has is ready for others when it is
+        closed, or when its process or connection ends. It attaches with its first take, or as a
+        context manager:
+
+            with client.attach("jobs") as consumer:
+                message = consumer.get(timeout=10)
+        """
+        consumer = QueueConsumer(self, Attachment(self._calls, self._queues, queue), self._driver)
+        self._consumers.add(consumer)
+        return consumer
+
     def worker(
         self,
         queue: str,
@@ -82,18 +103,21 @@ class Client(QueueClient):
         *,
         concurrency: int = 1,
         lock: float | timedelta = LOCK_S,
+        attach: bool = False,
         on_error: OnError | None = None,
     ) -> Worker:
         """Return a worker that runs a function for each message; see `Worker`. It does not run yet.
 
         Messages are locked for `lock` seconds at a time: so long another worker has to wait for
-        them if this process dies. `on_error` is told of every exception, the function's and others;
+        them if this process dies. With `attach` it takes them as a consumer that the queue knows;
+        see `attach`. `on_error` is told of every exception, the function's and others;
         without one they are logged.
 
         Raises:
             InvalidArgument: an argument makes no sense.
         """
-        worker = Worker(self, make_worker_config(queue, concurrency, lock, on_error), function)
+        config = make_worker_config(queue, concurrency, lock, on_error)
+        worker = Worker(self, config, function, self.attach(queue) if attach else None)
         self._workers.add(worker)
         return worker
 
@@ -104,6 +128,7 @@ class Client(QueueClient):
         *,
         concurrency: int = 1,
         lock: float | timedelta = LOCK_S,
+        attach: bool = False,
         on_error: OnError | None = None,
     ) -> Worker:
         """Call back for each message, on threads of the client, until `stop` of what is returned.
@@ -111,7 +136,9 @@ class Client(QueueClient):
         Raises:
             InvalidArgument: an argument makes no sense.
         """
-        worker = self.worker(queue, callback, concurrency=concurrency, lock=lock, on_error=on_error)
+        worker = self.worker(
+            queue, callback, concurrency=concurrency, lock=lock, attach=attach, on_error=on_error
+        )
         return worker.start()
 
     # -- streams

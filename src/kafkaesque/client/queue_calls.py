@@ -163,19 +163,7 @@ class QueueCalls:
             Timeout: no broker has answered.
             KafkaesqueError: as the broker refuses it.
         """
-        if not 0 < count <= TAKE_MESSAGES_MAX:
-            raise InvalidArgument(f"1 to {TAKE_MESSAGES_MAX} messages are taken, not {count}")
-        wait_s = min(wait_s, WAIT_S_MAX)
-        request = take_messages_request.TakeMessagesRequest(
-            self._vhost,
-            queue,
-            messages_max=count,
-            bytes_max=TAKE_BYTES_MAX,
-            lock_ms=-1 if lock is None else milliseconds(lock),
-            wait_ms=int(wait_s * 1000),
-        )
-        if left_s is not None:
-            left_s = max(left_s, min(CONNECT_S, self._calls.config.timeout_s))
+        request, wait_s = self.take_request(queue, count, lock, wait_s)
         # Asked again it takes others: what an answer that was lost has locked comes when its lock
         # has ended.
         try:
@@ -183,12 +171,54 @@ class QueueCalls:
                 f"taking from queue {queue!r}",
                 ApiKey.TAKE_MESSAGES,
                 lambda _: request,
-                self._calls.deadline(left_s),
+                self._calls.deadline(self.take_time(left_s)),
                 is_repeatable=True,
                 wait_s=wait_s,
             )
         except OutcomeUnknown as error:
             raise Timeout(str(error)) from None
+        return self.taken(queue, answer, make)
+
+    def take_request(
+        self,
+        queue: str,
+        count: int,
+        lock: float | timedelta | None,
+        wait_s: float,
+        consumer: int = 0,
+    ) -> tuple[take_messages_request.TakeMessagesRequest, float]:
+        """Return a request for messages, and for how long the broker waits for the first.
+
+        Raises:
+            InvalidArgument: no messages are asked for, or too many.
+        """
+        if not 0 < count <= TAKE_MESSAGES_MAX:
+            raise InvalidArgument(f"1 to {TAKE_MESSAGES_MAX} messages are taken, not {count}")
+        wait_s = min(wait_s, WAIT_S_MAX)
+        request = take_messages_request.TakeMessagesRequest(
+            self._vhost,
+            queue,
+            consumer,
+            messages_max=count,
+            bytes_max=TAKE_BYTES_MAX,
+            lock_ms=-1 if lock is None else milliseconds(lock),
+            wait_ms=int(wait_s * 1000),
+        )
+        return request, wait_s
+
+    def take_time(self, left_s: float | None) -> float | None:
+        """Return for how long brokers are looked for: whoever has little time is given some."""
+        if left_s is None:
+            return None
+        return max(left_s, min(CONNECT_S, self._calls.config.timeout_s))
+
+    def taken(
+        self,
+        queue: str,
+        answer: Any,
+        make: Callable[[str, Record, int, int, int], DeliveryT],
+    ) -> list[DeliveryT]:
+        """Return the messages of an answer."""
         return [
             make(queue, record, attempt, failures, answer.partition)
             for record, attempt, failures in zip(

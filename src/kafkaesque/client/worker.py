@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from kafkaesque.client.errors import Closed, KafkaesqueError, LockLost
 from kafkaesque.client.queue_client import QueueClient, Received
+from kafkaesque.client.queue_consumer import QueueConsumer
 from kafkaesque.client.working import (
     AGAIN_S_MAX,
     AGAIN_S_MIN,
@@ -28,9 +29,15 @@ class Worker:
     """
 
     def __init__(
-        self, client: QueueClient, config: WorkerConfig, function: Callable[[Received], object]
+        self,
+        client: QueueClient,
+        config: WorkerConfig,
+        function: Callable[[Received], object],
+        consumer: QueueConsumer | None = None,
     ) -> None:
         self._client: Final = client
+        #: Takes the messages, if the queue is to know who does.
+        self._consumer: Final = consumer
         self._config: Final = config
         self._function: Final = function
         self._changed: Final = threading.Condition()
@@ -88,6 +95,9 @@ class Worker:
         is_over = not any(thread.is_alive() for thread in self._threads)
         if is_over:
             self._pool.shutdown()
+            if self._consumer is not None:
+                # Not before: what the function has would be ready for others.
+                self._consumer.close()
         return is_over
 
     def run(self) -> None:
@@ -119,9 +129,7 @@ class Worker:
         again_s = AGAIN_S_MIN
         while (room := self._room()) > 0:
             try:
-                found = self._client.get_many(
-                    self._config.queue, room, TAKE_WAIT_S, lock=self._config.lock_s
-                )
+                found = self._found(room)
             except PASSING as error:
                 self._config.on_error(error, None)
                 self._pause(again_s)
@@ -135,6 +143,12 @@ class Worker:
                 with self._changed:
                     self._in_hand[id(message)] = message
                 self._pool.submit(self._work, message)
+
+    def _found(self, count: int) -> list[Received]:
+        config = self._config
+        if self._consumer is not None:
+            return self._consumer.get_many(count, TAKE_WAIT_S, lock=config.lock_s)
+        return self._client.get_many(config.queue, count, TAKE_WAIT_S, lock=config.lock_s)
 
     def _room(self) -> int:
         """Wait until the function can have more messages; return how many. 0: it is to stop."""

@@ -241,7 +241,8 @@ def get(
 
     Ends with 5 if no message came. Messages that are taken together are printed oldest first. A
     message that is printed and not acknowledged, for example because the connection broke, comes
-    again later.
+    again later. Of a queue with sharing=single-active or exclusive the command is a consumer as
+    long as it runs.
 
     \b
     Example:
@@ -249,6 +250,7 @@ def get(
       kafkaesque queue get tasks --count 100 --wait 30 --json
     """
     from kafkaesque.cli import queue_requests as requests
+    from kafkaesque.cli.queue_taker import Taker
 
     if keep is not None and count > KEPT_MAX:
         raise wrong_usage(f"--keep goes with --count {KEPT_MAX} at most")
@@ -257,11 +259,12 @@ def get(
     deadline = time.monotonic() + wait
     left = count
     kept: list[Shown] = []
+    taker = Taker(queue, keep is not Keep.LOCKED)
     try:
         while left:
             wait_ms = max(0, int((deadline - time.monotonic()) * 1000))
             asked_ms = min(wait_ms, requests.WAIT_MS_MAX)
-            taken = requests.take(queue, min(left, TAKEN_MAX), asked_ms, -1)
+            taken = taker.take(min(left, TAKEN_MAX), asked_ms)
             if taken:
                 left -= len(taken)
                 _hand_out(queue, taken, keep, json=json)
@@ -272,6 +275,7 @@ def get(
         # Not before: they would be printed once more.
         if kept:
             requests.settle(queue, kept, requests.RELEASE)
+        taker.close()
     if left == count:
         raise CommandFailed(
             f"no message of queue {name} was ready" + (f" within {wait:g} s" if wait else ""),
