@@ -254,3 +254,5 @@ def test_a_transient_queue_is_one_as_any_other(cli: Cli) -> None:
     refused = cli("queue", "alter", name, "-c", "transient=false", code=2)
     assert "cannot be changed" in refused.errors
     assert name in cli("queue", "list").output
+    moved = cli("queue", "reassign", name, "--replicas", "1", code=1)
+    assert "no replicas to move" in moved.errors

@@ -114,6 +114,8 @@ def _count_groups(doors: Doors, census: Census) -> Iterator[None]:
 
 def _count_queues(doors: Doors, census: QueueCensus) -> Iterator[None]:
     for state in doors.queues.all():
+        if state.home is not None:
+            continue  # it has no log; it goes with its broker
         for part in state.partitions:
             census.leaderless += doors.cluster.leaders.leader(part.group) is None
             yield
@@ -124,7 +126,8 @@ def _count_queues(doors: Doors, census: QueueCensus) -> Iterator[None]:
         if found is None:
             continue
         counts = found.counts
-        census.log_bytes += counts.log_bytes
+        if found.queue.home is None:
+            census.log_bytes += counts.log_bytes
         for place, name in PLACES.items():
             census.messages[place] += getattr(counts, name)
         if counts.oldest_ms:

@@ -315,6 +315,9 @@ QUEUES_PLACES = _gauge(
     "place",
 )
 QUEUES_BYTES = _gauge("queues_log_bytes", "Bytes in the logs of all queues led here.")
+QUEUES_MEMORY = _gauge(
+    "queues_memory_bytes", "Bytes of memory that this broker's transient queues hold."
+)
 QUEUES_ARRIVED = _counter("queues_arrived", "Messages that came into queues led here.")
 QUEUES_ATTEMPTS = _counter(
     "queues_attempts", "Messages that queues led here gave to consumers, again ones included."
@@ -556,6 +559,7 @@ SECTIONS = (
             QUEUES_LEADERLESS,
             QUEUES_PLACES,
             QUEUES_BYTES,
+            QUEUES_MEMORY,
             QUEUES_ARRIVED,
             QUEUES_ATTEMPTS,
             QUEUES_REDELIVERIES,

@@ -22,6 +22,7 @@ def write_queues(sheet: Sheet, doors: Doors, census: QueueCensus) -> None:
     for place, count in census.messages.items():
         sheet.add(table.QUEUES_PLACES, count, place)
     sheet.add(table.QUEUES_BYTES, census.log_bytes)
+    sheet.add(table.QUEUES_MEMORY, doors.queues.memory_bytes)
     _write_tally(sheet, doors.queues.tally)
 
 

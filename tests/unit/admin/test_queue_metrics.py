@@ -115,3 +115,17 @@ def test_only_so_many_queues_have_numbers_of_their_own(monkeypatch: pytest.Monke
         shown = [labels for name, labels in found if name == "queue_ready_messages"]
         assert len(shown) == min(1, int(found["queues_messages", "ready"]))
         assert found["queues_messages", "ready"] < 3 or shown == ["/,old,0"]
+
+
+def test_a_transient_queue_is_memory_and_no_log() -> None:
+    ground = ApiGround()
+    ground.create_queue("mails", transient="true")
+    ground.put("mails", "a" * 10_000)
+    (home,) = (each for each in NAMES if read(ground, each)["queues_memory_bytes", ""])
+    found = read(ground, home)
+    assert 10_000 < found["queues_memory_bytes", ""] < 12_000
+    assert found["queues_log_bytes", ""] == found["queues_leaderless", ""] == 0
+    assert found["queues_led", ""] == found["queues_messages", "ready"] == 1
+    (taken,) = take(ground, 1)
+    ground.ask_queue("mails", SettleMessages, ClaimsResult, claims=[taken.claim])
+    assert read(ground, home)["queues_memory_bytes", ""] == 0

@@ -131,6 +131,11 @@ class Queues:
         """What queues have done since this broker's start, while it led them."""
         return self._hosts.tally
 
+    @property
+    def memory_bytes(self) -> int:
+        """What transient queues hold in this broker's memory."""
+        return self._hosts.memory.used
+
     def new_consumer(self) -> ConsumerName:
         """Return a name for a consumer that is connected with this broker."""
         self._number += 1

@@ -14,6 +14,7 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.commands.queue_messages import VhostOption, queue_of
 from kafkaesque.cli.completion import QueueArgument
+from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen
 
 
@@ -42,6 +43,7 @@ def reassign(
       kafkaesque queue reassign orders --cancel
     """
     from kafkaesque.broker.metadata.queue_names import queue_log
+    from kafkaesque.broker.options.queues import TRANSIENT
     from kafkaesque.cli import reassigning
     from kafkaesque.cli.queue_requests import describe
     from kafkaesque.cli.replica_moves import read_layout
@@ -50,9 +52,15 @@ def reassign(
     if [replicas is not None, cancel, list_moves].count(True) != 1:
         raise wrong_usage("give one of --replicas, --list and --cancel", "--replicas 1,2,3")
     nodes = None if replicas is None else reassigning.brokers_of(replicas)
+    found = describe(queue_of(bootstrap, vhost, name))
+    if any(each.name == TRANSIENT and each.value == "true" for each in found.options):
+        raise CommandFailed(
+            f"queue {name} is transient: it is in one broker's memory, and has no replicas to move",
+            hint="delete it, and create it again at another broker",
+        )
     queue = reassigning.Reassigned(
         bootstrap=bootstrap,
-        log=queue_log(TopicId(describe(queue_of(bootstrap, vhost, name)).log_id)),
+        log=queue_log(TopicId(found.log_id)),
         name=name,
         kind="queue",
         partitions=partition,
