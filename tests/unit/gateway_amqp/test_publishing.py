@@ -10,6 +10,7 @@ from kafkaesque.chassis.link import ClientConnection
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
 from kafkaesque.protocols.amqp.wire import Timestamp
+from kafkaesque.sim.cluster import AMQP_PORT
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
 
@@ -150,6 +151,26 @@ def test_a_full_queue_refuses(client: AmqpClient) -> None:
     acked(client, 1)
     client.publish(b"two", name)
     assert client.expect(m.BasicNack).delivery_tag == 2
+
+
+def test_what_is_refused_is_not_confirmed_with_what_follows_it(
+    ground: Ground, client: AmqpClient
+) -> None:
+    """An answer for several messages must not cover one that is refused among them."""
+    confirming(client)
+    (connection,) = ground.cluster._gateways["b1"][AMQP_PORT].connections.values()  # type: ignore[attr-defined]
+    publishing = connection._channels[1]._publishing
+    numbers = [publishing._number() for _ in range(5)]
+    # All are known within one turn.
+    for number in numbers:
+        publishing._note(number, None, is_in=number != 3)
+    said = [client.next() for _ in range(4)]
+    assert said == [
+        m.BasicAck(delivery_tag=2, multiple=True),
+        m.BasicNack(delivery_tag=3, requeue=False),
+        m.BasicAck(delivery_tag=4),
+        m.BasicAck(delivery_tag=5),
+    ]
 
 
 def test_what_a_full_queue_refuses_becomes_a_dead_letter(client: AmqpClient) -> None:

@@ -126,11 +126,11 @@ class Publishing:
         others: list[int] = []
         is_contiguous = True
         for sequence, is_in in self._confirmed.items():
-            if is_in is None:
-                is_contiguous = False
-            elif is_in and is_contiguous:
+            # Whatever follows one that is refused, or on its way, is not confirmed with those before.
+            is_contiguous = is_contiguous and is_in is True
+            if is_contiguous:
                 first.append(sequence)
-            else:
+            elif is_in is not None:
                 others.append(sequence)
         channel = self.channel
         number, frames = channel.number, []
