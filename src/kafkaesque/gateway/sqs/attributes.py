@@ -304,7 +304,7 @@ def _read_redrive(said: str) -> dict[str, str | None]:
         return {"dead.letter.queue": None, "delivery.limit": None}
     try:
         policy = msgspec.json.decode(said, type=RedrivePolicy)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise invalid_attribute("RedrivePolicy", said, str(error)) from None
     target = read_arn(policy.target)
     if target is None:
@@ -336,7 +336,7 @@ def _read_allow(said: str) -> str | None:
 def _decode_allow(said: str) -> AllowPolicy:
     try:
         return msgspec.json.decode(said, type=AllowPolicy)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise invalid_attribute("RedriveAllowPolicy", said, str(error)) from None
 
 
@@ -346,7 +346,7 @@ def _read_policy(said: str) -> str | None:
         return None
     try:
         found = msgspec.json.decode(said, type=dict[str, object])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise invalid_attribute("Policy", said, str(error)) from None
     statements = found.get("Statement", [])
     listed = statements if isinstance(statements, list) else [statements]
@@ -366,7 +366,7 @@ def read_tags(said: str) -> dict[str, str]:
     """Return tags as an option has them; none where it was set to something else."""
     try:
         return msgspec.json.decode(said, type=dict[str, str]) if said else {}
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return {}
 
 
