@@ -116,6 +116,11 @@ def test_copies_go_to_further_queues_and_blind_ones_are_not_shown(client: AmqpCl
         got, properties, _ = client.get(name)
         assert properties.headers == {"CC": [second, first], "x": 1}
         assert got.message_count == 0
+    # Nor are they where the message comes back.
+    hidden = Properties(headers={"BCC": ["none, too"], "x": 1})
+    client.publish(b"x", "none", mandatory=True, properties=hidden)
+    _, returned, _ = client.message(m.BasicReturn)
+    assert returned.headers == {"x": 1}
 
 
 def test_a_message_expires(ground: Ground, client: AmqpClient) -> None:
@@ -256,6 +261,15 @@ def test_a_transaction_is_done_at_its_commit(ground: Ground, client: AmqpClient)
     # The acknowledgement is in as well: nothing comes back with the channel.
     client.call(m.ChannelClose(), m.ChannelCloseOk)
     assert other.count(name) == (0, 0)
+
+
+def test_a_transaction_takes_nothing_that_cannot_be_published(client: AmqpClient) -> None:
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.publish(b"x", "k", exchange="none")
+    client.fails_channel(404, "no exchange 'none' in vhost '/'")
+    client.call(m.TxSelect(), m.TxSelectOk)
+    client.publish(b"x", "q", properties=Properties(expiration="soon"))
+    client.fails_channel(406, "invalid expiration 'soon'")
 
 
 def test_a_rollback_forgets(client: AmqpClient) -> None:

@@ -115,7 +115,7 @@ def test_a_name_is_made_up_and_the_empty_one_means_it(client: AmqpClient) -> Non
 
 def test_no_name_means_nothing_before_a_declaration(client: AmqpClient) -> None:
     client.send(1, m.BasicConsume())
-    client.fails_channel(404, "no previously declared queue in vhost '/'")
+    client.fails_channel(404, "NOT_FOUND - no previously declared queue")
 
 
 def test_nowait_is_answered_with_nothing(client: AmqpClient) -> None:
@@ -147,6 +147,21 @@ def test_an_exclusive_queue_is_its_connections_own(ground: Ground, client: AmqpC
     ground.wait(2_000)
     other.send(1, m.QueueDeclare(queue="mine", passive=True))
     other.fails_channel(404)
+
+
+def test_a_queue_is_exclusive_or_not_each_time_that_it_is_declared(client: AmqpClient) -> None:
+    shared = client.queue()
+    client.send(1, m.QueueDeclare(queue=shared, durable=True, exclusive=True))
+    client.fails_channel(405, "cannot obtain exclusive access to locked queue")
+    client.call(m.QueueDeclare(queue="mine", exclusive=True), m.QueueDeclareOk)
+    client.send(1, m.QueueDeclare(queue="mine"))
+    client.fails_channel(405, "cannot obtain exclusive access to locked queue 'mine'")
+    client.call(m.QueueDeclare(queue="mine", passive=True), m.QueueDeclareOk)
+
+
+def test_no_name_is_made_up_for_a_queue_that_is_looked_for(client: AmqpClient) -> None:
+    client.send(1, m.QueueDeclare(passive=True))
+    client.fails_channel(404, "no queue '' in vhost '/'")
 
 
 def test_an_auto_delete_queue_goes_with_its_last_consumer(

@@ -240,7 +240,7 @@ def test_carbon_copies_are_further_keys() -> None:
         (
             declared("e1", arguments={"alternate-exchange": "x"}),
             errors.InequivalentExchange,
-            "received 'x' but current is none",
+            "received the value 'x' but current is none",
         ),
         (declared("e", "nonsense"), errors.UnknownExchangeKind, "type 'nonsense'"),
         (declared("e", "x-delayed-message"), errors.BadArgument, "x-delayed-type"),

@@ -122,18 +122,21 @@ def read_declaration(
             options = read_arguments(method.arguments, has_queue)
     except InvalidConfig as error:
         raise _failed(str(error)) from None
-    arguments = _plain(method.arguments)
-    said = Declaration(
-        durable=method.durable,
-        auto_delete=method.auto_delete,
-        owner=owner if method.exclusive else "",
-        arguments=arguments,
-    )
+    said = _said(method, owner)
     options[DECLARATION] = msgspec.json.encode(said).decode()
     if method.exclusive and not method.durable:
         # It goes with the connection, and so with its broker: in that one's memory it is well.
         options[TRANSIENT] = "true"
     return said, options
+
+
+def _said(method: QueueDeclare, owner: str) -> Declaration:
+    return Declaration(
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        owner=owner if method.exclusive else "",
+        arguments=_plain(method.arguments),
+    )
 
 
 def _check_stream(method: QueueDeclare) -> None:
@@ -211,21 +214,33 @@ _NUMBERS: Final[Mapping[str, str]] = {
 }
 
 #: What has to be the same in a second declaration; options of queues that AMQP did not declare.
+#: In RabbitMQ's order: the first difference is told.
 _COMPARED: Final[Mapping[str, str]] = {
-    "x-message-ttl": "message.ttl.ms",
     "x-expires": "",
-    "x-max-length": "max.length",
-    "x-max-length-bytes": "max.length.bytes",
-    OVERFLOW: "overflow",
+    "x-message-ttl": "message.ttl.ms",
     DEAD_LETTER_EXCHANGE: "",
     DEAD_LETTER_KEY: "",
+    "x-max-length": "max.length",
+    "x-max-length-bytes": "max.length.bytes",
     "x-max-priority": "max.priority",
+    OVERFLOW: "overflow",
+    "x-queue-mode": "",
     "x-single-active-consumer": "sharing",
     "x-queue-type": "",
     "x-delivery-limit": "delivery.limit",
     MAX_AGE: "",
     SEGMENT_BYTES: "",
 }
+
+
+def check_redeclared(queue: QueueState, method: QueueDeclare, owner: str) -> None:
+    """Check that a queue that was declared is declared so again, whatever its arguments mean.
+
+    Raises:
+        AmqpError: it differs.
+    """
+    if declaration_of(queue) is not None:
+        check_equivalent(queue, _said(method, owner), {})
 
 
 def check_equivalent(queue: QueueState, said: Declaration, options: Mapping[str, str]) -> None:
@@ -239,31 +254,30 @@ def check_equivalent(queue: QueueState, said: Declaration, options: Mapping[str,
         # Made in other ways, where there is no such thing as a queue that is not durable.
         for name, option in _COMPARED.items():
             if option and name in said.arguments:
-                _compare(queue, name, options.get(option), queue.options.get(option))
+                _compare(queue, name, options.get(option), queue.options.get(option), "the value ")
         return
     _compare(queue, "durable", said.durable, before.durable)
     _compare(queue, "auto_delete", said.auto_delete, before.auto_delete)
     for name in _COMPARED:
         received, current = said.arguments.get(name), before.arguments.get(name)
-        if name == "x-queue-type":
-            received, current = received or QUEUE_TYPES[0], current or QUEUE_TYPES[0]
-        _compare(queue, name, received, current)
+        if name == QUEUE_TYPE and (received or QUEUE_TYPES[0]) == (current or QUEUE_TYPES[0]):
+            continue
+        _compare(queue, name, received, current, "the value ")
 
 
-def _compare(queue: QueueState, name: str, received: object, current: object) -> None:
+def _compare(
+    queue: QueueState, name: str, received: object, current: object, what: str = ""
+) -> None:
     if received == current:
         return
     raise _failed(
         f"inequivalent arg '{name}' for queue '{queue.queue.name}' in vhost "
-        f"'{queue.queue.vhost}': received {_shown(received)} but current is {_shown(current)}"
+        f"'{queue.queue.vhost}': received {_shown(received, what)} "
+        f"but current is {_shown(current, what)}"
     )
 
 
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return f"'{str(value).lower()}'"
-        case _:
-            return f"the value '{value}'"
+def _shown(value: object, what: str) -> str:
+    if value is None:
+        return "none"
+    return f"{what}'{str(value).lower() if isinstance(value, bool) else value}'"

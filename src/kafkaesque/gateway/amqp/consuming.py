@@ -316,12 +316,28 @@ def check_owner(channel: ChannelPort, queue: QueueState, method: m.Method) -> No
     """
     said = declaration_of(queue)
     if said is not None and said.owner not in ("", channel.connection.owner):
-        what = (
-            f"cannot obtain exclusive access to locked queue '{queue.queue.name}' in vhost "
-            f"'{queue.queue.vhost}'. It could be originally declared on another connection or the "
-            "exclusive property value does not match that of the original declaration."
-        )
-        raise failed(ReplyCode.RESOURCE_LOCKED, what, method)
+        raise _locked(queue, method)
+
+
+def check_exclusive(queue: QueueState, method: m.QueueDeclare) -> None:
+    """Check that a queue is declared as exclusive again if it is, and only then.
+
+    Raises:
+        AmqpError: it is not.
+    """
+    said = declaration_of(queue)
+    is_exclusive = said is not None and said.is_exclusive
+    if is_exclusive != method.exclusive:
+        raise _locked(queue, method)
+
+
+def _locked(queue: QueueState, method: m.Method) -> AmqpError:
+    what = (
+        f"cannot obtain exclusive access to locked queue '{queue.queue.name}' in vhost "
+        f"'{queue.queue.vhost}'. It could be originally declared on another connection or the "
+        "exclusive property value does not match that of the original declaration."
+    )
+    return failed(ReplyCode.RESOURCE_LOCKED, what, method)
 
 
 def _in_use(queue: QueueState, method: m.Method) -> AmqpError:

@@ -90,10 +90,7 @@ class ChannelPort(ABC):
         if name:
             return name
         if not self.last_queue:
-            vhost = self.connection.vhost
-            raise failed(
-                ReplyCode.NOT_FOUND, f"no previously declared queue in vhost '{vhost}'", method
-            )
+            raise failed(ReplyCode.NOT_FOUND, "no previously declared queue", method)
         return self.last_queue
 
     @abstractmethod

@@ -19,7 +19,7 @@ from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.queueing.publisher import Line, OnOutcome, Publisher
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.content_path import write_ack
-from kafkaesque.protocols.amqp.errors import ReplyCode
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import Published
 
 
@@ -62,17 +62,37 @@ class Publishing:
         """
         channel = self.channel
         connection = channel.connection
-        outgoing = read_outgoing(event, connection.user, connection.shared.clock.wall_ms())
+        try:
+            outgoing = read_outgoing(event, connection.user, connection.shared.clock.wall_ms())
+        except AmqpError as mistake:
+            self._publisher.refuse(event, mistake)
+            return
+        # What is returned tells nobody of blind copies.
+        returned = outgoing.raw
         outgoing = self._replies.name_reply(outgoing)
         check_publish(channel, event.exchange, outgoing.keys)
 
         def on_routed(is_routable: bool) -> OnOutcome:
             if not is_routable and event.mandatory:
-                self._return(event)
+                self._return(event, returned)
             sequence = self._number()
             return lambda refusal: self._note(sequence, on_done, is_in=refusal is None)
 
         self._publisher.publish(event, outgoing, on_routed)
+
+    def check(self, event: Published) -> None:
+        """Check a message that is published later.
+
+        Raises:
+            AmqpError, RequestRefused: as `publish`, where that can be known already.
+        """
+        connection = self.channel.connection
+        mistake: AmqpError | None = None
+        try:
+            read_outgoing(event, connection.user, connection.shared.clock.wall_ms())
+        except AmqpError as error:
+            mistake = error
+        self._publisher.refuse(event, mistake)
 
     def find_out(self, then: Callable[[], None]) -> None:
         """Go on once this broker has heard of all that there was when the last event came."""
@@ -84,7 +104,7 @@ class Publishing:
 
     # -- returns and confirms
 
-    def _return(self, event: Published) -> None:
+    def _return(self, event: Published, properties: bytes) -> None:
         channel = self.channel
         codec = channel.connection.codec
         if channel.is_over or not codec.can_deliver(channel.number):
@@ -95,9 +115,7 @@ class Publishing:
             exchange=event.exchange,
             routing_key=event.routing_key,
         )
-        channel.connection.write(
-            codec.send_content(channel.number, method, event.properties, event.body)
-        )
+        channel.connection.write(codec.send_content(channel.number, method, properties, event.body))
 
     def _number(self) -> int:
         """Return the number of a publish; 0: nobody wants to know."""
@@ -126,7 +144,7 @@ class Publishing:
         others: list[int] = []
         is_contiguous = True
         for sequence, is_in in self._confirmed.items():
-            # Whatever follows one that is refused, or on its way, is not confirmed with those before.
+            # What follows one that is refused, or on its way, is not confirmed with those before.
             is_contiguous = is_contiguous and is_in is True
             if is_contiguous:
                 first.append(sequence)

@@ -16,6 +16,7 @@ from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.chassis.amqp.arguments import (
     Declaration,
     check_equivalent,
+    check_redeclared,
     read_declaration,
 )
 from kafkaesque.chassis.amqp.streams import (
@@ -24,7 +25,7 @@ from kafkaesque.chassis.amqp.streams import (
     stream_topic,
     stream_topic_command,
 )
-from kafkaesque.gateway.amqp.consuming import check_owner
+from kafkaesque.gateway.amqp.consuming import check_exclusive, check_owner
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.exchanges import Exchanges
 from kafkaesque.gateway.amqp.ports import ChannelPort
@@ -82,7 +83,7 @@ class Queues:
     def _declare(self, method: m.QueueDeclare) -> None:
         channel = self._channel
         name = method.queue
-        if not name:
+        if not name and not method.passive:
             name = generated_name(channel.connection.desk.doors.dice)
         found = self._name(name)
         go_on = partial(self._declare_found, method, found)
@@ -112,13 +113,18 @@ class Queues:
             check_owner(channel, queue, method)
             self._answer(method, queue)
             return
+        owner = channel.connection.owner
+        if queue is not None:
+            check_owner(channel, queue, method)
+            check_exclusive(queue, method)
+            # Of an argument that is wrong and not that of the queue, RabbitMQ tells the latter.
+            check_redeclared(queue, method, owner)
         said, options = read_declaration(
             method,
-            channel.connection.owner,
+            owner,
             lambda other: other == name.name or desk.look(name._replace(name=other)) is not None,
         )
         if queue is not None:
-            check_owner(channel, queue, method)
             check_equivalent(queue, said, options)
             self._answer(method, queue)
         elif method.queue.startswith(RESERVED):

@@ -64,8 +64,9 @@ class Transaction:
         """Keep a message.
 
         Raises:
-            AmqpError: there is too much.
+            AmqpError, RequestRefused: there is too much, or the message cannot be published.
         """
+        self._publishing.check(event)
         self._size += len(event.body)
         self._publishes.append(event)
         self._check()

@@ -86,6 +86,17 @@ class Publisher:
         else:
             on_outcome(None)
 
+    def refuse(self, event: Published, mistake: Exception | None) -> None:
+        """Raise what is wrong with a message; that its exchange is missing comes first."""
+        link = self._link
+        if link.desk.doors.exchanges.exists(link.vhost, event.exchange):
+            if mistake is not None:
+                raise mistake
+            return
+        if self._is_known:
+            raise NoSuchExchange(f"no exchange '{event.exchange}' in vhost '{link.vhost}'")
+        self.find_out(lambda: self.refuse(event, mistake))
+
     def _route(self, event: Published, routed: RoutedMessage) -> Route | None:
         """Return where a message goes; None: this broker may not know its exchange yet."""
         try:

@@ -245,7 +245,7 @@ class Connection:
         kind, number, payload = frame
         if kind == HEARTBEAT:
             if number != _CONTROL:
-                raise AmqpError(ReplyCode.FRAME_ERROR, "a heartbeat belongs to channel 0")
+                raise AmqpError(ReplyCode.UNEXPECTED_FRAME, "a heartbeat belongs to channel 0")
             events.append(HeartbeatReceived())
             return
         if number == _CONTROL:
@@ -276,6 +276,9 @@ class Connection:
             raise AmqpError(ReplyCode.UNEXPECTED_FRAME, "channel 0 has no content")
         method = read_method(payload)
         following = RECEIVED.get((self.state, type(method)))
+        if following is None and self.state is ConnectionState.OPEN:
+            what = "unexpected method in connection state running"
+            raise _failed(ReplyCode.CHANNEL_ERROR, what, type(method))
         if following is None:
             raise _invalid(type(method), f"the connection {self.state.value}")
         if isinstance(method, ConnectionTuneOk):
@@ -325,13 +328,13 @@ class Connection:
             what = f"the connection {self.state.value}, and channel {number} cannot be used yet"
             raise AmqpError(ReplyCode.COMMAND_INVALID, what)
         if kind != METHOD:
-            raise AmqpError(ReplyCode.CHANNEL_ERROR, f"expected 'channel.open' on {number}")
+            raise AmqpError(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'")
         method = read_method(payload)
         if isinstance(method, ChannelCloseOk):
             # Of a channel that both sides have closed at once.
             return
         if not isinstance(method, ChannelOpen):
-            what = f"expected 'channel.open' on channel {number}"
+            what = "expected 'channel.open'"
             raise _failed(ReplyCode.CHANNEL_ERROR, what, type(method))
         if number > self.channel_max:
             what = f"number of channels opened ({number}) is above channel_max ({self.channel_max})"
@@ -343,7 +346,7 @@ class Connection:
         self, kind: int, number: int, channel: _Channel, payload: bytes, events: list[Event]
     ) -> None:
         if kind != METHOD:
-            what = "expected a method, got content"
+            what = "expected method frame, got non method frame instead"
             raise AmqpError(ReplyCode.UNEXPECTED_FRAME, what)
         head = payload[:4]
         if head == PUBLISH:
@@ -375,12 +378,12 @@ class Connection:
         self, kind: int, number: int, channel: _Channel, payload: bytes, events: list[Event]
     ) -> None:
         if kind != HEADER:
-            what = "expected content header for class 60, got another frame instead"
-            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, what)
+            what = "expected content header for class 60, got non content header frame instead"
+            raise _failed(ReplyCode.UNEXPECTED_FRAME, what, BasicPublish)
         class_id, size, properties = read_content_head(payload)
         if class_id != BasicPublish.class_id:
             what = f"expected content header for class 60, got one for class {class_id} instead"
-            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, what)
+            raise _failed(ReplyCode.UNEXPECTED_FRAME, what, BasicPublish)
         error = self._checker.check(properties)
         if error is not None:
             raise error
@@ -400,12 +403,11 @@ class Connection:
     def _receive_body(
         self, kind: int, number: int, channel: _Channel, payload: bytes, events: list[Event]
     ) -> None:
-        if kind != BODY:
-            what = "expected content body, got another frame instead"
-            raise AmqpError(ReplyCode.UNEXPECTED_FRAME, what)
         left = channel.awaited - len(payload)
-        if left < 0:
-            raise AmqpError(ReplyCode.FRAME_ERROR, "the body is longer than its header says")
+        if kind != BODY or left < 0:
+            # A frame beyond the size that the header says is none of the body, as RabbitMQ sees it.
+            what = "expected content body, got non content body frame instead"
+            raise _failed(ReplyCode.UNEXPECTED_FRAME, what, BasicPublish)
         channel.awaited = left
         if left:
             # An empty piece would cost more than it brings.

@@ -91,6 +91,8 @@ def declare_exchange(
         OverBound: there are too many.
     """
     vhost = topology.vhost(wanted.vhost)
+    # First of all: of several mistakes RabbitMQ tells this one.
+    kind = read_kind(wanted.type)
     _refuse_default(wanted.name)
     existing = vhost.exchanges.get(wanted.name)
     if existing is not None:
@@ -101,7 +103,6 @@ def declare_exchange(
             f"exchange name '{wanted.name}' contains reserved prefix '{RESERVED_PREFIX}*'"
         )
     _check_name(wanted.name)
-    kind = read_kind(wanted.type)
     check_exchange(kind, wanted.arguments)
     arguments = _plain(wanted.arguments, limits)
     if len(vhost.exchanges) >= limits.exchanges_max:
@@ -122,7 +123,9 @@ def delete_exchange(
     vhost = topology.vhost(vhost_name)
     _refuse_default(name)
     if name.startswith(RESERVED_PREFIX):
-        raise ExchangeReserved(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        raise ExchangeReserved(
+            f"deletion of system exchange '{name}' in vhost '{vhost_name}' not allowed"
+        )
     exchange = vhost.exchanges.get(name)
     if exchange is None:
         return []
@@ -300,15 +303,17 @@ def _check_equivalent(existing: ExchangeDeclared, wanted: ExchangeDeclared) -> N
     pairs += [(name, wanted.arguments.get(name), existing.arguments.get(name)) for name in names]
     for name, received, current in pairs:
         if type(received) is not type(current) or received != current:
+            what = "the value " if name in names else ""
             raise InequivalentExchange(
                 f"inequivalent arg '{name}' for exchange '{existing.name}' in vhost "
-                f"'{existing.vhost}': received {_shown(received)} but current is {_shown(current)}"
+                f"'{existing.vhost}': received {_shown(received, what)} "
+                f"but current is {_shown(current, what)}"
             )
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, what: str) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
         return f"'{str(value).lower()}'"
-    return f"'{value}'"
+    return f"{what}'{value}'"
