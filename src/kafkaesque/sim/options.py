@@ -38,6 +38,8 @@ ACTIVITIES: Final = (
     "text",
     #: Messages go to one worker each, with every option that queues have.
     "queues",
+    #: Clients of AMQP publish to exchanges and consume queues behind them.
+    "exchanges",
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
@@ -45,7 +47,7 @@ ACTIVITIES: Final = (
 #: as it did before.
 _LATER: Final = {"compaction": 3, "transactions": 3, "moves": 3, "namesakes": 5, "text": 4}
 #: Not drawn here, but for the asking, as it takes long, or with all faults.
-_ASKED_FOR: Final = ("exactly-once", "controllers", "throttles", "queues")
+_ASKED_FOR: Final = ("exactly-once", "controllers", "throttles", "queues", "exchanges")
 #: A long run has one of so many of the activities that a short one with its seed has.
 _LONG_KEEPS_ONE_IN: Final = 2
 #: With all faults, copies are throttled in one run of so many.

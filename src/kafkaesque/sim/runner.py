@@ -23,8 +23,9 @@ from kafkaesque.sim.clients.replica_shuffler import ReplicaShuffler
 from kafkaesque.sim.clients.topic_churn import TopicChurn
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 from kafkaesque.sim.clients.transaction_load import TransactionLoad
-from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.cluster import AMQP_GATEWAYS, GATEWAYS, SimCluster
 from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.exchanges.load import ExchangeLoad
 from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
 from kafkaesque.sim.movers import start_changes, start_moves, start_throttles
@@ -111,7 +112,8 @@ def run_seed(
         ValueError: the plan has a fault that does not exist, or that strikes no broker of these.
     """
     options = options or draw_options(seed)
-    with small_files(seed) if "queues" in options.activities else nullcontext():
+    has_queues = {"queues", "exchanges"} & set(options.activities)
+    with small_files(seed) if has_queues else nullcontext():
         return _Run(seed, options, plan).go()
 
 
@@ -140,7 +142,8 @@ class _Run:
         self._seed = seed
         self._options = options
         self._world = World(seed)
-        self._cluster = SimCluster(self._world, options)
+        gateways = AMQP_GATEWAYS if "exchanges" in options.activities else GATEWAYS
+        self._cluster = SimCluster(self._world, options, gateways)
         self._findings = Findings()
         self._eras = Eras(self._cluster)
         self._witness = Witness(self._cluster, self._findings, self._eras)
@@ -160,6 +163,7 @@ class _Run:
         self._namesakes: NamesakeLoad | None = None
         self._text: TextLoad | None = None
         self._queues: QueueLoad | None = None
+        self._exchanges: ExchangeLoad | None = None
         self._unclean: UncleanLoad | None = None
         #: What is drawn for it; and by which faults it loses its majorities.
         self._unclean_spec = draw_spec(seed, options) if "unclean" in options.activities else None
@@ -250,7 +254,7 @@ class _Run:
             counts |= self._pipeline.counts()
         if self._unclean is not None:
             counts |= self._unclean.counts()
-        for each in (self._text, self._queues):
+        for each in (self._text, self._queues, self._exchanges):
             if each is not None:
                 counts |= each.counts()
         return counts
@@ -286,6 +290,8 @@ class _Run:
         if self._queues is not None:
             self._queues.note_records(self._loads[0].observations.acknowledged)
             self._queues.check()
+        if self._exchanges is not None:
+            self._exchanges.check()
         if self._unclean is not None:
             self._unclean.check()
         self._witness.look()
@@ -319,8 +325,9 @@ class _Run:
             self._pipeline.calm()
         if self._text is not None:
             self._text.stop_publishing()
-        if self._queues is not None:
-            self._queues.stop()
+        for behind in (self._queues, self._exchanges):
+            if behind is not None:
+                behind.stop()
         throttle, loads, text = self._throttle, self._loads, self._text
         if throttle is not None:
             self._await("limits to be lifted", lambda: throttle.is_lifted)
@@ -342,12 +349,13 @@ class _Run:
         if text is not None:
             text.conclude()
             self._await("readers of lines", lambda: text.is_read, describe_it=text.describe)
-        if self._queues is not None:
-            self._settle_queues(self._queues)
+        for behind in (self._queues, self._exchanges):
+            if behind is not None:
+                self._settle_queues(behind)
         if self._unclean is not None:
             self._settle_unclean(self._unclean)
 
-    def _settle_queues(self, queues: QueueLoad) -> None:
+    def _settle_queues(self, queues: QueueLoad | ExchangeLoad) -> None:
         self._await("clients of queues", lambda: queues.is_idle, describe_it=queues.describe)
         self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
         queues.conclude()
@@ -396,7 +404,7 @@ class _Run:
     def _look(self) -> None:
         """Look into the brokers every now and then."""
         self._witness.look()
-        for each in (self._unclean, self._queues):
+        for each in (self._unclean, self._queues, self._exchanges):
             if each is not None:
                 each.look()
         for name in self._cluster.failed():
@@ -494,6 +502,8 @@ class _Run:
                 replicas=replicas,
                 do_clocks_tell=self._do_clocks_tell,
             )
+        if "exchanges" in options.activities:
+            self._exchanges = ExchangeLoad(self._env, self._cluster, self._findings)
         if self._unclean_spec is not None:
             self._make_unclean(self._unclean_spec)
 
@@ -565,8 +575,9 @@ class _Run:
         )
 
     def _are_topics_made(self) -> bool:
-        made = (*self._loads, *self._transactional, self._pipeline, self._unclean, self._queues)
-        return all(each is None or each.is_made for each in made)
+        made = (*self._loads, *self._transactional, self._pipeline, self._unclean)
+        behind = (self._queues, self._exchanges)
+        return all(each is None or each.is_made for each in (*made, *behind))
 
     def _add_load(self, spec: TopicSpec, observations: Observations | None = None) -> None:
         self._loads.append(
@@ -590,7 +601,8 @@ class _Run:
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
         for writers in self._transactional:
             writers.start()
-        for each in (self._pipeline, self._unclean, self._text, self._queues):
+        loads = (self._pipeline, self._unclean, self._text, self._queues, self._exchanges)
+        for each in loads:
             if each is not None:
                 each.start()
         if "transfers" in activities:

@@ -1,0 +1,1 @@
+"""Publishers and consumers of AMQP over exchanges, and what is found wrong with what they see."""
