@@ -72,6 +72,13 @@ ROWS = (
     # -- these end the channel
     row("a reserved queue", declare("amq.mine"), CHANNEL, 403, "reserved prefix 'amq.*'"),
     row(
+        "a reserved queue, with an argument that is wrong",
+        declare("amq.mine", x_expires=0),
+        CHANNEL,
+        403,
+        "reserved prefix 'amq.*'",
+    ),
+    row(
         "a reserved exchange",
         frame(m.ExchangeDeclare(exchange="amq.mine")),
         CHANNEL,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.chassis.link import ClientConnection
+from kafkaesque.gateway.amqp.connection import AmqpConnection
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
 from kafkaesque.protocols.amqp.wire import Timestamp
@@ -163,7 +164,8 @@ def test_what_is_refused_is_not_confirmed_with_what_follows_it(
 ) -> None:
     """An answer for several messages must not cover one that is refused among them."""
     confirming(client)
-    (connection,) = ground.cluster._gateways["b1"][AMQP_PORT].connections.values()  # type: ignore[attr-defined]
+    (connection,) = ground.cluster._gateways["b1"][AMQP_PORT].connections.values()
+    assert isinstance(connection, AmqpConnection)
     publishing = connection._channels[1]._publishing
     numbers = [publishing._number() for _ in range(5)]
     # All are known within one turn.

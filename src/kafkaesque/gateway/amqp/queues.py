@@ -119,6 +119,9 @@ class Queues:
             check_exclusive(queue, method)
             # Of an argument that is wrong and not that of the queue, RabbitMQ tells the latter.
             check_redeclared(queue, method, owner)
+        elif method.queue.startswith(RESERVED):
+            what = f"queue name '{name.name}' contains reserved prefix 'amq.*'"
+            raise failed(ReplyCode.ACCESS_REFUSED, what, method)
         said, options = read_declaration(
             method,
             owner,
@@ -127,9 +130,6 @@ class Queues:
         if queue is not None:
             check_equivalent(queue, said, options)
             self._answer(method, queue)
-        elif method.queue.startswith(RESERVED):
-            what = f"queue name '{name.name}' contains reserved prefix 'amq.*'"
-            raise failed(ReplyCode.ACCESS_REFUSED, what, method)
         else:
             self._create(method, name, said, options)
 

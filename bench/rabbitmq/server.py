@@ -1,0 +1,190 @@
+"""Debian's RabbitMQ, fetched into a folder of its own and run for as long as it is needed.
+
+Nothing is installed: the packages are unpacked beside one another, so no service starts, no user
+is made, and no other RabbitMQ of the machine is touched. The node has free ports on loopback, a
+name and a folder of its own, and its own port mapper. Both are ended by their process ids.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bench.apache_kafka import cache_directory
+from kafkaesque.cli.broker_ports import unused_ports
+
+START_S: Final = 90.0
+STOP_S: Final = 20.0
+#: What the server needs beside Debian's base system.
+PACKAGES: Final = (
+    "rabbitmq-server",
+    "erlang-base",
+    *(
+        f"erlang-{name}"
+        for name in (
+            *("asn1", "crypto", "eldap", "ftp", "inets", "mnesia", "os-mon", "parsetools"),
+            *("public-key", "runtime-tools", "snmp", "ssl", "syntax-tools", "tftp", "tools"),
+            "xmerl",
+        )
+    ),
+)
+_CONFIG: Final = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+disk_free_limit.absolute = 1MB
+vm_memory_high_watermark.relative = 0.9
+log.console = false
+log.file.level = error
+"""
+#: One scheduler: the peer is asked one thing at a time.
+_FLAGS: Final = "+S 1:1 +sbwt none"
+
+
+class RabbitUnavailableError(RuntimeError):
+    """RabbitMQ cannot be had here; the message says what is missing."""
+
+
+def fetch() -> Path:
+    """Return the folder with RabbitMQ and Erlang, fetched unless it is there already."""
+    target = cache_directory() / "rabbitmq"
+    if target.is_dir():
+        return target
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise RabbitUnavailableError("RabbitMQ is left out: it is fetched with Debian's apt-get")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Fetched aside and moved at the end, so that a broken fetch is never taken for a whole one.
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        done = subprocess.run(
+            ["apt-get", "download", "-q", *PACKAGES],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RabbitUnavailableError(
+                f"RabbitMQ is left out: {done.stderr.strip()[-300:]} (apt-get update helps if "
+                "there are no lists)"
+            )
+        tree = Path(work) / "tree"
+        for package in sorted(Path(work).glob("*.deb")):
+            subprocess.run(["dpkg", "-x", str(package), str(tree)], check=True)
+        _relocate(tree, target)
+        tree.rename(target)
+    return target
+
+
+def _relocate(tree: Path, target: Path) -> None:
+    """Let Erlang's start scripts look where they were unpacked."""
+    erlang = "usr/lib/erlang"
+    for script in (tree / erlang).glob("**/bin/erl"):
+        found = script.read_text()
+        script.write_text(found.replace(f"=/{erlang}", f'="{target}/{erlang}"'))
+
+
+def version(tree: Path) -> str:
+    """Return RabbitMQ's version."""
+    return _home(tree).name.removeprefix("rabbitmq_server-")
+
+
+def _home(tree: Path) -> Path:
+    return next((tree / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
+
+
+@contextmanager
+def rabbitmq() -> Iterator[int]:
+    """Run RabbitMQ; yield its port.
+
+    Raises:
+        RabbitUnavailableError: it cannot be fetched, or does not start.
+    """
+    tree = fetch()
+    port, mapper_port, node_port = unused_ports(3)
+    with tempfile.TemporaryDirectory(prefix="rabbitmq-") as name:
+        folder = Path(name)
+        environment = _environment(tree, folder, port, mapper_port, node_port)
+        erlang = tree / "usr/lib/erlang"
+        mapper = subprocess.Popen(
+            [next(erlang.glob("erts-*")) / "bin/epmd", "-address", "127.0.0.1"], env=environment
+        )
+        log = (folder / "output").open("wb")
+        node = subprocess.Popen(
+            [_home(tree) / "sbin/rabbitmq-server"],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _await_port(node, port, folder)
+            yield port
+        finally:
+            _end(node)
+            mapper.terminate()
+            mapper.wait()
+            log.close()
+
+
+def _environment(
+    tree: Path, folder: Path, port: int, mapper_port: int, node_port: int
+) -> dict[str, str]:
+    config = folder / "rabbitmq.conf"
+    config.write_text(_CONFIG.format(port=port))
+    plugins = folder / "plugins"
+    plugins.write_text("[].")
+    return {
+        "PATH": f"{tree}/usr/lib/erlang/bin:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(mapper_port),
+        "RABBITMQ_NODENAME": f"peer{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(node_port),
+        "RABBITMQ_CONFIG_FILE": str(config),
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "no-such-file"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+        "RABBITMQ_LOG_BASE": str(folder / "logs"),
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+            f"{_FLAGS} -kernel inet_dist_use_interface {{127,0,0,1}}"
+        ),
+    }
+
+
+def _await_port(node: subprocess.Popen[bytes], port: int, folder: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and node.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    said = (folder / "output").read_text(errors="replace")[-2000:]
+    raise RabbitUnavailableError(f"RabbitMQ does not start: {said}")
+
+
+def _end(node: subprocess.Popen[bytes]) -> None:
+    """End the node with all that it has started: it leads a session of its own."""
+    for each in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(node.pid, each)
+        except ProcessLookupError:
+            break
+        try:
+            node.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            continue
+    node.wait()
