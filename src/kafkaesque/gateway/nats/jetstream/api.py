@@ -11,6 +11,7 @@ from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.message_api import MessageApi
 from kafkaesque.gateway.nats.jetstream.office import Office, Outgoing, Request, Requester
+from kafkaesque.gateway.nats.jetstream.pause_api import PauseApi
 from kafkaesque.gateway.nats.jetstream.pushing import Pushing
 from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
 from kafkaesque.gateway.nats.jetstream.settling import Settling
@@ -57,6 +58,7 @@ class JetStream:
             **StreamApi(self._office).handlers,
             **MessageApi(self._office).handlers,
             **self._consumer_api.handlers,
+            **PauseApi(self._office, reader_api.readers).handlers,
         }
 
     # -- publishing

@@ -98,6 +98,8 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     inactive_threshold: int | None = None
     deliver_subject: str | None = None
     deliver_group: str | None = None
+    #: Until when it gives out nothing.
+    pause_until: str | None = None
     num_replicas: int = 0
     mem_storage: bool | None = None
     metadata: dict[str, str] | None = None

@@ -22,7 +22,6 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     check_consumer,
     is_name,
     read_config,
-    shown_config,
     write_config,
 )
 from kafkaesque.gateway.nats.jetstream.consumers import (
@@ -33,13 +32,20 @@ from kafkaesque.gateway.nats.jetstream.consumers import (
 )
 from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request, refused, rfc3339
+from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request, refused
+from kafkaesque.gateway.nats.jetstream.pauses import (
+    own_metadata,
+    read_pause,
+    shown_consumer,
+    shown_pause,
+)
 from kafkaesque.gateway.nats.jetstream.pulling import Pull, PullRequest
 from kafkaesque.gateway.nats.jetstream.pushing import Pushing
 from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
 from kafkaesque.gateway.nats.jetstream.starting import start_of
 from kafkaesque.gateway.nats.jetstream.stream_api import INFOS_MAX, NAMES_MAX, PageRequest
 from kafkaesque.gateway.nats.jetstream.streams import Stream, overlap
+from kafkaesque.gateway.nats.jetstream.times import rfc3339
 from kafkaesque.model.errors import QueueExists, RequestRefused
 
 _QUEUE: Final = ResourceType.QUEUE
@@ -81,6 +87,10 @@ class ConsumerApi:
             return
         request.check(Operation.CREATE, _QUEUE, resource)
         found = self._office.consumers.look(stream.name, config.name or "")
+        if found is not None:
+            # What has begun is paused by a request of its own.
+            until = found.config.pause_until
+            config = msgspec.structs.replace(config, pause_until=until)
         if found is None:
             if wanted.action == "update":
                 raise ApiError(ApiCode.CONSUMER_DOES_NOT_EXIST)
@@ -272,7 +282,7 @@ class ConsumerApi:
             "stream_name": stream.name,
             "name": consumer.name,
             "created": rfc3339(consumer.queue.created_ms),
-            "config": shown_config(consumer.config),
+            "config": shown_consumer(consumer.config),
             "delivered": {
                 "consumer_seq": self._delivering.number_of(consumer),
                 "stream_seq": max(delivered, 0),
@@ -287,6 +297,7 @@ class ConsumerApi:
                 "leader": "" if leader is None else f"kafkaesque-{leader}",
             },
             "push_bound": self._pushing.is_bound(consumer),
+            **shown_pause(consumer.config, self._office.doors.clock.wall_ms()),
             "ts": rfc3339(self._office.doors.clock.wall_ms()),
         }
 
@@ -420,4 +431,6 @@ def _completed(config: ConsumerConfig, name: str, office: Office) -> ConsumerCon
         max_deliver=config.max_deliver or -1,
         max_ack_pending=(config.max_ack_pending or ACK_PENDING_MAX) if is_acked else None,
         inactive_threshold=inactive or None,
+        pause_until=read_pause(config.pause_until or ""),
+        metadata=own_metadata(config),
     )

@@ -17,6 +17,7 @@ from kafkaesque.broker.options.nats import CONSUMER
 from kafkaesque.broker.options.queues import SOURCE_START, SOURCE_TOPIC
 from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig, read_config, write_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.pauses import paused_ms
 from kafkaesque.model.ids import TopicId
 from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS, NameFilter
@@ -83,6 +84,11 @@ class Consumers:
         if found is None:
             raise ApiError(ApiCode.CONSUMER_NOT_FOUND)
         return found
+
+    def paused_ms(self, consumer: Consumer) -> int:
+        """Return for how long a consumer gives out nothing, by what is known of it now."""
+        now = self.look(consumer.stream, consumer.name) or consumer
+        return paused_ms(now.config, self._doors.clock.wall_ms())
 
     def all(self, stream: str = "") -> Iterator[Consumer]:
         """Return those of a stream, or of all, by their names."""

@@ -12,10 +12,11 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.gateway.nats.jetstream.appending import Remove
 from kafkaesque.gateway.nats.jetstream.configs import read_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Office, Request, rfc3339
+from kafkaesque.gateway.nats.jetstream.office import Office, Request
 from kafkaesque.gateway.nats.jetstream.records import Message
 from kafkaesque.gateway.nats.jetstream.retention import catch_up
 from kafkaesque.gateway.nats.jetstream.streams import Stream
+from kafkaesque.gateway.nats.jetstream.times import rfc3339
 from kafkaesque.gateway.nats.jetstream.view import Removal, View
 from kafkaesque.protocols.nats.headers import Headers, read_headers, write_headers
 

@@ -113,6 +113,12 @@ class Pull:
         if left_ms <= 0 and not self._no_wait:
             self._say(408, "Request Timeout")
             return
+        if self._is_paused():
+            if self._no_wait:
+                self._say(404, "No Messages")
+            else:
+                self._clock.call_later(AGAIN_MS, self._take)
+            return
         wait_ms = 0 if self._no_wait else max(0, min(left_ms, q.WAIT_MS_MAX))
         request = q.TakeMessages(
             log_id=self._consumer.log_id,
@@ -121,6 +127,9 @@ class Pull:
             wait_ms=wait_ms,
         )
         self._office.ask(request, q.TakenMessages, self._on_taken, wait_ms + _ANSWER_MS)
+
+    def _is_paused(self) -> bool:
+        return self._office.consumers.paused_ms(self._consumer) > 0
 
     def _on_taken(self, outcome: q.TakenMessages | RequestRefused) -> None:
         if isinstance(outcome, UnknownQueue):
@@ -131,6 +140,10 @@ class Pull:
             self._clock.call_later(AGAIN_MS, self._take)
             return
         messages = list(outcome.messages)
+        if messages and self._is_paused():
+            self._delivering.give_back(self._consumer, messages)
+            self._take()
+            return
         is_listening = self._requester.is_open and not self._is_over
         for number, message in enumerate(messages):
             if is_listening:

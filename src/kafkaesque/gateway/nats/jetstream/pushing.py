@@ -34,6 +34,7 @@ class Pusher:
     """One consumer's messages for the clients of one broker."""
 
     __slots__ = (
+        "_again",
         "_consumer",
         "_delivering",
         "_is_over",
@@ -59,6 +60,7 @@ class Pusher:
         self._waiting: list[q.QueueMessage] = []
         self._is_taking = False
         self._is_over = False
+        self._again: Timer | None = None
         self.sink: Final = PushSink(
             clock=office.doors.clock,
             send=office.send,
@@ -79,6 +81,10 @@ class Pusher:
         """Send what can be sent."""
         if self._is_over:
             return
+        if self._office.consumers.paused_ms(self._consumer):
+            self._give_back()
+            self._look_later()
+            return
         while self._waiting and self.sink.target is not None:
             if not self._send(self._waiting[0]):
                 break
@@ -86,7 +92,15 @@ class Pusher:
         if not self._waiting and not self._is_taking:
             self._take()
         elif self._waiting and self.sink.target is not None:
-            self._office.doors.clock.call_later(AGAIN_MS, self.go_on)
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self._again is None:
+            self._again = self._office.doors.clock.call_later(AGAIN_MS, self._on_again)
+
+    def _on_again(self) -> None:
+        self._again = None
+        self.go_on()
 
     def _send(self, message: q.QueueMessage) -> bool:
         sink, delivering = self.sink, self._delivering
@@ -112,7 +126,7 @@ class Pusher:
         if isinstance(outcome, UnknownQueue):
             self.end()
         elif isinstance(outcome, RequestRefused):
-            self._office.doors.clock.call_later(AGAIN_MS, self.go_on)
+            self._look_later()
         else:
             self._waiting += outcome.messages
             if self._is_over:

@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.delivering import send_message
 from kafkaesque.gateway.nats.jetstream.office import Entitled, Office
+from kafkaesque.gateway.nats.jetstream.pauses import paused_ms
 from kafkaesque.gateway.nats.jetstream.records import Message, read_message, read_removal
 from kafkaesque.gateway.nats.jetstream.sinks import Sink
 from kafkaesque.gateway.nats.jetstream.starting import start_of
@@ -70,7 +73,7 @@ class Reader:
         self._maker: Final = maker
         self._on_over: Final = on_over
         self.stream: Final = stream
-        self.config: Final = config
+        self.config = config
         self.name: Final = config.name or ""
         self.created_ms: Final = office.doors.clock.wall_ms()
         #: Set by whoever makes it, before it begins.
@@ -124,6 +127,11 @@ class Reader:
             self.sink.end(code, what)
         self._on_over(self)
 
+    def pause(self, until: str | None) -> None:
+        """Send nothing until a time; None: go on."""
+        self.config = msgspec.structs.replace(self.config, pause_until=until)
+        self.go_on()
+
     # -- sending
 
     def go_on(self) -> None:
@@ -138,6 +146,9 @@ class Reader:
             self._look_later()
             return
         self._wanted_ms = clock.now_ms()
+        if paused_ms(self.config, clock.wall_ms()):
+            self._look_later()
+            return
         while self._waiting and self.sink.target is not None:
             if not self._send(self._waiting[0]):
                 self._look_later()

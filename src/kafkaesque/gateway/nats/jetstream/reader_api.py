@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig, shown_config
+from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request, rfc3339
+from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request
+from kafkaesque.gateway.nats.jetstream.pauses import shown_consumer, shown_pause
 from kafkaesque.gateway.nats.jetstream.pulling import PullRequest
 from kafkaesque.gateway.nats.jetstream.reader import Reader
 from kafkaesque.gateway.nats.jetstream.readers import Readers
 from kafkaesque.gateway.nats.jetstream.sinks import PullSink
 from kafkaesque.gateway.nats.jetstream.streams import Stream
+from kafkaesque.gateway.nats.jetstream.times import rfc3339
 
 
 class ReaderApi:
@@ -55,7 +57,7 @@ class ReaderApi:
             "stream_name": reader.stream.name,
             "name": reader.name,
             "created": rfc3339(reader.created_ms),
-            "config": shown_config(reader.config),
+            "config": shown_consumer(reader.config),
             "delivered": at,
             "ack_floor": at,
             "num_ack_pending": 0,
@@ -63,6 +65,7 @@ class ReaderApi:
             "num_waiting": len(sink) if isinstance(sink, PullSink) else 0,
             "num_pending": reader.pending,
             "push_bound": self.readers.is_wanted(reader.config.deliver_subject or ""),
+            **shown_pause(reader.config, self._office.doors.clock.wall_ms()),
             "ts": rfc3339(self._office.doors.clock.wall_ms()),
         }
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.times import read_time
 from kafkaesque.gateway.nats.jetstream.view import View
 
 
@@ -38,9 +37,6 @@ def time_of(text: str) -> int:
         ApiError: it is none.
     """
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        return read_time(text)
+    except (ValueError, OverflowError):
         raise ApiError(ApiCode.CONSUMER_CONFIG, f"opt_start_time {text!r} is no time") from None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=UTC)
-    return int(found.timestamp() * 1000)

@@ -24,9 +24,10 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     write_config,
 )
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused, rfc3339
+from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused
 from kafkaesque.gateway.nats.jetstream.retention import catch_up
 from kafkaesque.gateway.nats.jetstream.streams import ADOPTED, Stream, overlap
+from kafkaesque.gateway.nats.jetstream.times import rfc3339
 from kafkaesque.gateway.nats.jetstream.view import Removal
 from kafkaesque.model.errors import RequestRefused, TopicExists
 

@@ -12,6 +12,7 @@ from kafkaesque.broker.requests.queue_commands import DeleteQueue
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS
 from kafkaesque.gateway.nats.jetstream.office import Office
+from kafkaesque.model.ids import TopicId
 
 SWEEP_MS: Final = 1_000
 
@@ -19,11 +20,13 @@ SWEEP_MS: Final = 1_000
 class Sweeping:
     """See the module."""
 
-    __slots__ = ("_office", "_timer")
+    __slots__ = ("_office", "_paused_at_ms", "_timer")
 
     def __init__(self, office: Office) -> None:
         self._office: Final = office
         self._timer: Timer | None = None
+        #: When a consumer was seen paused last: those who wait for it do not ask meanwhile.
+        self._paused_at_ms: dict[TopicId, int] = {}
 
     def begin(self) -> None:
         """Look from time to time; harmless if that was begun."""
@@ -37,10 +40,17 @@ class Sweeping:
             self._timer = None
 
     def _on_time(self) -> None:
-        office = self._office
+        office, now_ms = self._office, self._office.doors.clock.now_ms()
+        before, self._paused_at_ms = self._paused_at_ms, {}
         for consumer in office.consumers.all():
             threshold_ms = (consumer.config.inactive_threshold or 0) // NS_PER_MS
             if not threshold_ms:
+                continue
+            paused_at_ms = now_ms if office.consumers.paused_ms(consumer) else None
+            if paused_at_ms is None:
+                paused_at_ms = before.get(consumer.log_id)
+            if paused_at_ms is not None and now_ms <= paused_at_ms + threshold_ms:
+                self._paused_at_ms[consumer.log_id] = paused_at_ms
                 continue
             for part in office.doors.queues.led_of(consumer.queue.queue):
                 if part.counts.unwanted_ms > threshold_ms:
