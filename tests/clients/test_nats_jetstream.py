@@ -9,7 +9,16 @@ from typing import Any
 import nats.errors
 import nats.js.errors
 import pytest
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, DiscardPolicy, StreamConfig
+from nats.js.api import (
+    AckPolicy,
+    ConsumerConfig,
+    DeliverPolicy,
+    DiscardPolicy,
+    StreamConfig,
+    StreamInfo,
+    StreamSource,
+)
+from nats.js.client import JetStreamContext
 
 from tests.clients.nats_cluster import NatsCluster, new_name
 
@@ -171,6 +180,60 @@ def test_consumers_begin_where_they_are_asked_to(cluster: NatsCluster) -> None:
             assert await first(deliver_policy=DeliverPolicy.LAST) == b"5"
             by_sequence = DeliverPolicy.BY_START_SEQUENCE
             assert await first(deliver_policy=by_sequence, opt_start_seq=4) == b"3"
+
+    asyncio.run(run())
+
+
+def test_mirrors_and_sources(cluster: NatsCluster) -> None:
+    async def copied(stream: JetStreamContext, name: str, messages: int) -> StreamInfo:
+        info = await stream.stream_info(name)
+        while info.state.messages < messages:
+            await asyncio.sleep(0.05)
+            info = await stream.stream_info(name)
+        return info
+
+    async def run() -> None:
+        name = new_name("ORIGIN")
+        async with cluster.connected(1) as client, cluster.connected(2) as other:
+            stream, there = client.jetstream(timeout=30), other.jetstream(timeout=30)
+            await stream.add_stream(name=name, subjects=[f"{name}.*"])
+            for number in range(4):
+                await stream.publish(f"{name}.{number % 2}", b"%d" % number)
+            mirror = StreamSource(name=name, opt_start_seq=2)
+            await there.add_stream(name=f"{name}-M", mirror=mirror)
+            source = StreamSource(name=name, filter_subject=f"{name}.1")
+            await there.add_stream(name=f"{name}-S", sources=[source])
+            info = await copied(stream, f"{name}-M", 3)
+            assert info.config.mirror == mirror
+            assert (info.state.first_seq, info.state.last_seq) == (2, 4)
+            assert (await stream.get_msg(f"{name}-M", 3)).data == b"2"
+            info = await copied(stream, f"{name}-S", 2)
+            assert [each.name for each in info.sources or ()] == [name]
+            message = await stream.get_msg(f"{name}-S", 2)
+            assert (message.subject, message.data) == (f"{name}.1", b"3")
+            assert (message.headers or {})["Nats-Stream-Source"].startswith(f"{name} 4 ")
+
+    asyncio.run(run())
+
+
+def test_a_consumer_is_paused_and_goes_on(cluster: NatsCluster) -> None:
+    async def run() -> None:
+        name = new_name("PAUSED")
+        async with cluster.connected(1) as client, cluster.connected(2) as other:
+            stream, there = client.jetstream(timeout=30), other.jetstream(timeout=30)
+            await stream.add_stream(name=name)
+            await stream.publish(name, b"x")
+            pull = await stream.pull_subscribe(name, "worker")
+            paused = await there.pause_consumer(name, "worker", "2100-01-01T00:00:00Z")
+            assert paused.paused
+            assert (await stream.consumer_info(name, "worker")).paused
+            with pytest.raises(nats.errors.TimeoutError):
+                await pull.fetch(1, timeout=0.5)
+            assert not (await there.resume_consumer(name, "worker")).paused
+            assert [each.data for each in await pull.fetch(1, timeout=30)] == [b"x"]
+            with pytest.raises(nats.js.errors.NotFoundError) as missing:
+                await stream.pause_consumer(name, "none", "2100-01-01T00:00:00Z")
+            assert missing.value.err_code == 10014
 
     asyncio.run(run())
 

@@ -26,3 +26,5 @@ def test_nats_js(tmp_path: Path) -> None:
     assert found["stale"] == 10071
     assert (found["a"], found["b"], found["keys"]) == ("2", "DEL", ["a"])
     assert found["history"] == ["1", "2"]
+    assert (found["mirrored"], found["gathered"]) == (found["sameRevision"], "a")
+    assert (found["paused"], found["resumed"]) == (True, False)

@@ -67,6 +67,25 @@ try {
   for await (const key of await values.keys()) found.keys.push(key);
   found.history = [];
   for await (const entry of await values.history({ key: "a" })) found.history.push(entry.string());
+
+  // A mirror of the bucket, and a bucket that has its keys from it under its own name.
+  const until = async (look) => {
+    for (let patience = 600; patience > 0; patience -= 1) {
+      const seen = await look().catch(() => null);
+      if (seen?.string() === "2") return seen;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return null;
+  };
+  await manager.streams.add({ name: `${name}_mirror`, mirror: { name: `KV_${name}_bucket` } });
+  const key = { last_by_subj: `$KV.${name}_bucket.a` };
+  found.mirrored = (await until(() => manager.streams.getMessage(`${name}_mirror`, key)))?.seq;
+  const gathered = await kvm.create(`${name}_gathered`, { sources: [{ name: `${name}_bucket` }] });
+  found.gathered = (await until(() => gathered.get("a")))?.key;
+  found.sameRevision = (await values.get("a")).revision;
+  const far = new Date("2100-01-01T00:00:00Z");
+  found.paused = (await manager.consumers.pause(name, "worker", far)).paused;
+  found.resumed = (await manager.consumers.resume(name, "worker")).paused;
 } finally {
   await Promise.all([here.close(), there.close()]);
 }

@@ -387,6 +387,70 @@ def test_the_option_of_a_stream_is_no_way_around(secured: Secured, is_new: bool)
     assert not isinstance(set_to("bills.>"), RequestRefused)
 
 
+@pytest.mark.parametrize("kind", ["mirror", "sources"])
+def test_a_stream_copies_only_what_its_maker_may_read(secured: Secured, kind: str) -> None:
+    live, name = secured.live, f"COPY-{kind}"
+
+    async def begin(client: Client, errors: list[str]) -> None:
+        await client.jetstream(timeout=30).add_stream(name=f"ORIGIN-{kind}")
+
+    secured.do(begin)
+    for operation in (Operation.CREATE, Operation.ALTER, Operation.ALTER_CONFIGS):
+        allow(live, "other", operation, ResourceType.TOPIC, "*")
+    one = {"name": f"ORIGIN-{kind}"}
+    config = {"name": name, kind: one if kind == "mirror" else [one]}
+
+    def make(word: str) -> int:
+        async def act(client: Client, errors: list[str]) -> int:
+            asked = json.dumps(config).encode()
+            answer = await client.request(f"$JS.API.STREAM.{word}.{name}", asked, 30)
+            return int(json.loads(answer.data).get("error", {}).get("err_code", 0))
+
+        return secured.do(act, user="other")
+
+    refused = ApiCode.NOT_ALLOWED.value[1]
+    assert make("CREATE") == refused
+    # Nor does the topic's option do it.
+    plain = CreateTopic(name=name, partition_count=1, replication_factor=1)
+    by_option = msgspec.structs.replace(plain, configs={STREAM: json.dumps(config)})
+    assert isinstance(submit(live, by_option), TopicNotAuthorized)
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, f"ORIGIN-{kind}")
+    assert make("CREATE") == 0
+    # What it copies already may stay, though the rule is gone; more may not come.
+    forget_rules(live, "other")
+    for operation in (Operation.ALTER, Operation.ALTER_CONFIGS):
+        allow(live, "other", operation, ResourceType.TOPIC, name)
+    assert make("UPDATE") == 0
+    if kind == "sources":
+        config["sources"] = [one, {"name": "SECRET-ORIGIN"}]
+        assert make("UPDATE") == refused
+        change = ConfigChange(name=STREAM, value=json.dumps(config))
+        assert isinstance(
+            submit(live, ChangeConfig(topic=name, changes=[change])), TopicNotAuthorized
+        )
+
+
+def test_a_consumer_is_paused_by_who_may_alter_it(secured: Secured) -> None:
+    live = secured.live
+
+    async def begin(client: Client, errors: list[str]) -> None:
+        jetstream = client.jetstream(timeout=30)
+        await jetstream.add_stream(name="PAUSED")
+        await jetstream.add_consumer("PAUSED", durable_name="c", ack_policy="explicit")
+
+    async def pause(client: Client, errors: list[str]) -> bool:
+        until = "2100-01-01T00:00:00Z"
+        return (await client.jetstream(timeout=30).pause_consumer("PAUSED", "c", until)).paused
+
+    secured.do(begin)
+    allow(live, "other", Operation.READ, ResourceType.QUEUE, "*")
+    with pytest.raises(nats.js.errors.APIError) as caught:
+        secured.do(pause, user="other")
+    assert caught.value.err_code == ApiCode.NOT_ALLOWED.value[1]
+    allow(live, "other", Operation.ALTER, ResourceType.QUEUE, "*")
+    assert secured.do(pause, user="other") is True
+
+
 def test_a_consumer_sends_only_where_its_maker_may_write(secured: Secured) -> None:
     live = secured.live
 
@@ -491,7 +555,7 @@ def test_streams_that_are_not_there_and_forbidden_ones_look_alike(secured: Secur
     secured.do(begin)
     calls = ["STREAM.INFO.{}", "STREAM.MSG.GET.{}", "STREAM.PURGE.{}", "CONSUMER.NAMES.{}"]
     calls += ["CONSUMER.LIST.{}"]
-    calls += [f"CONSUMER.{word}.{{}}.c" for word in ("CREATE", "INFO", "DELETE")]
+    calls += [f"CONSUMER.{word}.{{}}.c" for word in ("CREATE", "INFO", "DELETE", "PAUSE")]
 
     async def ask(client: Client, errors: list[str]) -> list[tuple[str, ...]]:
         found = []

@@ -24,6 +24,7 @@ from kafkaesque.broker.options.nats import (
     STREAM,
     capture_of,
     captured_by,
+    origins_of,
     subject_resource,
     target_of,
 )
@@ -150,7 +151,7 @@ def _creation(case: _Case) -> NotAuthorized | None:
 
 
 def _capture(case: _Case, topic: str, stream: str | None) -> NotAuthorized | None:
-    """Whoever reads a stream reads all that is published to its subjects."""
+    """Whoever reads a stream reads all of its subjects, and all that it copies from others."""
     if not stream:
         return None
     known = case.state.topics.get(topic)
@@ -159,6 +160,9 @@ def _capture(case: _Case, topic: str, stream: str | None) -> NotAuthorized | Non
         capture = capture_of(subject)
         if not case.may_all_of(Operation.READ, ResourceType.SUBJECT, *capture):
             return TopicNotAuthorized(f"no rule allows to read all of subject {subject!r}")
+    for origin in origins_of(stream) - origins_of(before):
+        if not case.may(Operation.READ, ResourceType.TOPIC, origin):
+            return TopicNotAuthorized(case.words(Operation.READ, ResourceType.TOPIC, origin))
     return None
 
 

@@ -43,9 +43,21 @@ class Capture(NamedTuple):
     prefix: str
 
 
+class _Origin(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
 class _Stream(msgspec.Struct, frozen=True):
     name: str = ""
     subjects: list[str] | None = None
+    mirror: _Origin | None = None
+    sources: list[_Origin] | None = None
+
+    @property
+    def origins(self) -> set[str]:
+        """The topics that it has messages from."""
+        found = [] if self.mirror is None else [self.mirror]
+        return {each.name for each in (*found, *(self.sources or ()))}
 
 
 class _Consumer(msgspec.Struct, frozen=True):
@@ -73,7 +85,15 @@ def captured_by(topic: str, stream: str) -> set[str]:
         found = msgspec.json.decode(stream, type=_Stream)
     except (msgspec.DecodeError, UnicodeError):
         return set()  # and so it is no stream
-    return set(found.subjects or [found.name or topic])
+    return set(found.subjects or ([] if found.origins else [found.name or topic]))
+
+
+def origins_of(stream: str) -> set[str]:
+    """Return the topics that a stream copies messages from, with a value of `nats.stream`."""
+    try:
+        return msgspec.json.decode(stream or "{}", type=_Stream).origins
+    except (msgspec.DecodeError, UnicodeError):
+        return set()  # and so it is no stream
 
 
 def target_of(consumer: str) -> str:

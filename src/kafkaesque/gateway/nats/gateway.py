@@ -47,10 +47,12 @@ class NatsGateway(StreamGateway):
     def begin(self) -> None:
         """See `StreamGateway`."""
         self._desk.jetstream.sweeping.begin()
+        self._desk.jetstream.copying.begin()
 
     def stop(self) -> None:
         """See `Gateway`."""
         self._desk.jetstream.sweeping.end()
+        self._desk.jetstream.copying.end()
         super().stop()
 
     def drain(self, on_drained: Callable[[], None]) -> None:

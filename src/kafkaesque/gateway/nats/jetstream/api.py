@@ -7,6 +7,7 @@ from typing import Final
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.nats.jetstream.consumer_api import ConsumerApi
+from kafkaesque.gateway.nats.jetstream.copying import Copying
 from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.message_api import MessageApi
@@ -37,6 +38,7 @@ class JetStream:
         "_readers",
         "_settling",
         "_storing",
+        "copying",
         "pushing",
         "sweeping",
     )
@@ -50,12 +52,14 @@ class JetStream:
         self.pushing: Final = Pushing(self._office, delivering)
         #: Is begun and ended with the broker's ports.
         self.sweeping: Final = Sweeping(self._office)
+        #: The same.
+        self.copying: Final = Copying(self._office)
         reader_api = ReaderApi(self._office)
         self._readers: Final = reader_api.readers
         self._consumer_api: Final = ConsumerApi(self._office, delivering, self.pushing, reader_api)
         self._handlers: Final[Mapping[str, tuple[str, Handler]]] = {
             "INFO": ("account_info", self._account_info),
-            **StreamApi(self._office).handlers,
+            **StreamApi(self._office, self.copying).handlers,
             **MessageApi(self._office).handlers,
             **self._consumer_api.handlers,
             **PauseApi(self._office, reader_api.readers).handlers,

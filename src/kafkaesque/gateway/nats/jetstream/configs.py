@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.sources import StreamSource
 from kafkaesque.protocols.nats.subjects import is_subject
 from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS
@@ -57,16 +58,23 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Fals
     mirror_direct: bool = False
     compression: str = "none"
     metadata: dict[str, str] | None = None
+    mirror: StreamSource | None = None
+    sources: list[StreamSource] | None = None
     #: What is not built: refused, if it is asked for.
-    mirror: object = None
-    sources: object = None
     republish: object = None
     subject_transform: object = None
 
     @property
     def filters(self) -> list[str]:
-        """The subjects that go to it: without any, its name."""
-        return self.subjects or [self.name]
+        """The subjects that go to it: without any, its name, unless it has messages from others."""
+        if self.subjects or self.has_origins:
+            return self.subjects or []
+        return [self.name]
+
+    @property
+    def has_origins(self) -> bool:
+        """Whether it mirrors another stream, or gathers from several."""
+        return self.mirror is not None or bool(self.sources)
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +204,7 @@ def check_stream(config: StreamConfig) -> None:
             ApiCode.STREAM_NAME,
             "stream names have letters, digits, - and _, at most 100 of them",
         )
-    for name in ("mirror", "sources", "republish", "subject_transform"):
+    for name in ("republish", "subject_transform"):
         if getattr(config, name):
             raise ApiError(ApiCode.STREAM_CONFIG, f"{name} is not supported by this server")
     _check_one_of("retention", config.retention, ("limits", "interest", "workqueue"))
@@ -219,7 +227,8 @@ def completed(config: StreamConfig) -> StreamConfig:
     without = {name: -1 for name in limits if getattr(config, name) <= 0}
     return msgspec.structs.replace(
         config,
-        subjects=config.filters,
+        subjects=config.filters or None,
+        sources=config.sources or None,
         duplicate_window=window,
         num_replicas=max(config.num_replicas, 1),
         **without,

@@ -26,6 +26,31 @@ class ApiCode(Enum):
     STREAM_NOT_MATCHED = (400, 10060, "expected stream does not match")
     STREAM_MISMATCH = (400, 10056, "stream name in subject does not match request")
     STREAM_CONFIG = (500, 10052, "stream configuration is not supported")
+    MIRROR_NAME = (400, 10142, "mirrored stream name is invalid")
+    MIRROR_WITH_SUBJECTS = (400, 10034, "stream mirrors can not contain subjects")
+    MIRROR_WITH_SOURCES = (400, 10031, "stream mirrors can not also contain other sources")
+    MIRROR_TWO_STARTS = (
+        400,
+        10032,
+        "stream mirrors can not have both start seq and start time configured",
+    )
+    MIRROR_FILTER = (500, 10049, "subject filter for the mirror: invalid subject")
+    MIRROR_FILTER_AND_TRANSFORMS = (
+        400,
+        10150,
+        "mirror with multiple subject transforms cannot also have a single subject filter",
+    )
+    MIRROR_TRANSFORM = (400, 10154, "mirror transform: invalid destination")
+    MIRROR_CHANGED = (400, 10055, "stream mirror configuration can not be updated")
+    SOURCE_NAME = (400, 10141, "sourced stream name is invalid")
+    SOURCE_TWICE = (400, 10140, "duplicate source configuration detected")
+    SOURCE_FILTER = (500, 10049, "subject filter for the source: invalid subject")
+    SOURCE_FILTER_AND_TRANSFORMS = (
+        400,
+        10144,
+        "source with multiple subject transforms cannot also have a single subject filter",
+    )
+    SOURCE_TRANSFORM = (400, 10146, "source transform: invalid destination")
     STREAM_NAME = (400, 10003, "invalid stream name")
     SUBJECTS_OVERLAP = (400, 10065, "subjects overlap with an existing stream")
     NO_MESSAGE = (404, 10037, "no message found")

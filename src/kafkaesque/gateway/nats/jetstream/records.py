@@ -110,6 +110,14 @@ def removal_record(number: int, now_ms: int, removal: Removal) -> Record:
     return Record(number, now_ms, key, msgspec.json.encode(body), ((REMOVAL, b""),))
 
 
+def filler_record(number: int, now_ms: int, of: bytes = b"") -> Record:
+    """Return a record that is no message and removes none, the nth of its batch.
+
+    Compaction leaves the last one of each `of`.
+    """
+    return Record(number, now_ms, _REMOVAL_KEY + of, b"{}", ((REMOVAL, b""),))
+
+
 def read_removal(record: Record) -> Removal | None:
     """Return what a record removes; None: it is a message."""
     if not (record.key or b"").startswith(_REMOVAL_KEY):

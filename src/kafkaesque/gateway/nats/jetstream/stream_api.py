@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.options.encryption import is_encrypted
 from kafkaesque.broker.options.nats import STREAM
 from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
@@ -23,8 +24,11 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     shown_config,
     write_config,
 )
+from kafkaesque.gateway.nats.jetstream.copying import Copying
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused
+from kafkaesque.gateway.nats.jetstream.origin_info import OriginInfo
+from kafkaesque.gateway.nats.jetstream.origins import check_circles, check_origins, sources_of
 from kafkaesque.gateway.nats.jetstream.retention import catch_up
 from kafkaesque.gateway.nats.jetstream.streams import ADOPTED, Stream, overlap
 from kafkaesque.gateway.nats.jetstream.times import rfc3339
@@ -38,6 +42,8 @@ DELETED_MAX: Final = 10_000
 LED_MS_MAX: Final = 10_000
 #: One message with its headers has to fit, and a batch of many.
 _BATCH_BYTES_MAX: Final = 2 * 1024 * 1024
+#: What other protocols have written to an origin may be longer.
+_COPY_BYTES_MAX: Final = 16 * 1024 * 1024
 _ALL: Final = 2**63
 _TOPIC: Final = ResourceType.TOPIC
 
@@ -67,10 +73,11 @@ class PurgeRequest(msgspec.Struct, kw_only=True):
 class StreamApi:
     """See the module."""
 
-    __slots__ = ("_office",)
+    __slots__ = ("_copying", "_office")
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Office, copying: Copying) -> None:
         self._office: Final = office
+        self._copying: Final = copying
 
     # -- create, update, delete
 
@@ -78,6 +85,7 @@ class StreamApi:
         """STREAM.CREATE."""
         config = self._config_of(request)
         request.check(Operation.CREATE, _TOPIC, config.name)
+        self._check_origins(request, config, None)
         found = self._office.streams.look(config.name)
         if found is not None:
             if write_config(_without_adopted(found.config)) != write_config(config):
@@ -89,6 +97,9 @@ class StreamApi:
         topic = self._office.doors.cluster.state.topics.get(config.name)
         if topic is None:
             self._create_topic(request, config)
+        elif config.mirror is not None:
+            what = f"there is a topic {config.name}, whose records have sequences of their own"
+            raise ApiError(ApiCode.STREAM_CONFIG, what)
         elif len(topic.partitions) != 1 or topic.is_internal:
             what = f"there is a topic {config.name} of {len(topic.partitions)} partitions"
             raise ApiError(ApiCode.STREAM_CONFIG, f"{what}: a stream has one")
@@ -104,6 +115,31 @@ class StreamApi:
         config = msgspec.structs.replace(config, name=name)
         check_stream(config)
         return completed(config)
+
+    def _check_origins(
+        self, request: Request, config: StreamConfig, before: StreamConfig | None
+    ) -> None:
+        """Check that the client may read what the stream is to have from others.
+
+        What it has already may stay, though the rule is gone.
+        """
+        check_origins(config)
+        known = set() if before is None else {each.name for each in sources_of(before)}
+        for each in sources_of(config):
+            if each.name not in known:
+                request.check(Operation.READ, _TOPIC, each.name)
+                topic = self._office.doors.cluster.state.topics.get(each.name)
+                if topic is not None and is_encrypted(topic.configs):
+                    what = (
+                        f"messages of {each.name} are encrypted, and would be copied in the clear"
+                    )
+                    raise ApiError(ApiCode.STREAM_CONFIG, what)
+
+        def look(name: str) -> StreamConfig | None:
+            found = self._office.streams.look(name)
+            return None if found is None else found.config
+
+        check_circles(config, look)
 
     def _create_topic(self, request: Request, config: StreamConfig) -> None:
         command = CreateTopic(
@@ -148,6 +184,9 @@ class StreamApi:
         config = self._config_of(request)
         request.check(Operation.ALTER, _TOPIC, config.name)
         found = self._office.streams.find(config.name)
+        if config.mirror != found.config.mirror:
+            raise ApiError(ApiCode.MIRROR_CHANGED)
+        self._check_origins(request, config, found.config)
         _check_capture(request, set(config.filters).difference(found.config.filters))
         self._office.streams.check_subjects(config)
         if config.retention != found.config.retention:
@@ -227,8 +266,12 @@ class StreamApi:
             if not is_read:
                 request.fail(kind, ApiError(ApiCode.NOT_AVAILABLE))
                 return
+            OriginInfo(self._office, self._copying, stream, on_told).begin()
+
+        def on_told(origins: dict[str, object]) -> None:
             more = {} if did_create is None else {"did_create": did_create}
-            request.answer(kind, **self._info_of(stream, wanted or InfoRequest()), **more)
+            info = self._info_of(stream, wanted or InfoRequest())
+            request.answer(kind, **info, **origins, **more)
 
         catch_up(self._office, stream, on_read)
 
@@ -292,7 +335,10 @@ class StreamApi:
                 return
 
             def on_read(_: bool) -> None:
-                infos.append(self._info_of(page[at], InfoRequest()))
+                OriginInfo(self._office, self._copying, page[at], on_told).begin()
+
+            def on_told(origins: dict[str, object]) -> None:
+                infos.append({**self._info_of(page[at], InfoRequest()), **origins})
                 next_one(at + 1)
 
             catch_up(self._office, page[at], on_read)
@@ -386,5 +432,5 @@ def topic_options(config: StreamConfig) -> dict[str, str]:
         "cleanup.policy": ",".join(policies),
         "retention.ms": str(age_ms) if age_ms else "-1",
         "retention.bytes": str(2 * config.max_bytes) if config.max_bytes > 0 else "-1",
-        "max.message.bytes": str(_BATCH_BYTES_MAX),
+        "max.message.bytes": str(_COPY_BYTES_MAX if config.has_origins else _BATCH_BYTES_MAX),
     }

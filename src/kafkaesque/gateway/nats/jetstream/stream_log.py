@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.requests.commands import EARLIEST, FetchResult, ProduceResult
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.positions import Position, read_origins
 from kafkaesque.gateway.nats.jetstream.records import (
     Message,
     read_arrived,
@@ -29,7 +30,8 @@ from kafkaesque.gateway.nats.jetstream.records import (
 )
 from kafkaesque.gateway.nats.jetstream.view import Bounds, View
 from kafkaesque.model.batch import scan_batches
-from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
+from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import (
     LogEndMoved,
     OffsetOutOfRange,
@@ -56,14 +58,18 @@ WAITING_BYTES_MAX: Final = 32 * 1024 * 1024
 #: Others may be faster so often, one after the other.
 ATTEMPTS_MAX: Final = 50
 RETRY_MS_MAX: Final = 20
+_PLAIN: Final = DEFAULT_OPTIONS
+_COMPRESSED: Final = BatchOptions(codec=Codec.LZ4)
 
 
 class Batch:
     """Records that are about to be appended together, and what may depend on them."""
 
-    __slots__ = ("ids", "records", "subjects")
+    __slots__ = ("ids", "is_compressed", "records", "subjects")
 
     def __init__(self) -> None:
+        #: Whether most of it is the same over and over.
+        self.is_compressed = False
         self.records: Final[list[Record]] = []
         self.ids: Final[set[str]] = set()
         self.subjects: Final[set[str]] = set()
@@ -84,17 +90,24 @@ class Append(Protocol):
         """Tell whether it can be decided on only when these are appended."""
 
     def plan(self, batch: Batch, now_ms: int, view: View) -> Callable[[], None] | None:
-        """Add a record to a batch; or return what to do where there is nothing to append.
+        """Add records to a batch; or return what to do where there is nothing to append.
 
         Raises:
             ApiError: it may not be appended.
         """
 
     def on_done(self, sequence: int, view: View) -> None:
-        """It is committed."""
+        """It is committed; the sequence is that of its last record."""
 
     def on_failed(self, error: ApiError | None) -> None:
         """It was not appended; None: nobody knows."""
+
+
+class _Member(NamedTuple):
+    """An append of a batch, and how many records the batch had when its own were added."""
+
+    append: Append
+    end: int
 
 
 class StreamLog:
@@ -102,6 +115,7 @@ class StreamLog:
 
     __slots__ = (
         "_appends",
+        "_applied_bytes",
         "_attempts",
         "_doors",
         "_empty_reads",
@@ -109,6 +123,7 @@ class StreamLog:
         "_is_appending",
         "_is_reading",
         "_name",
+        "_origins",
         "_position",
         "_read_next",
         "_read_now",
@@ -135,6 +150,9 @@ class StreamLog:
         self._waiting_bytes = 0
         self._is_appending = False
         self._attempts = 0
+        #: How far the log is with those that it has messages from, and the size of what was read.
+        self._origins: Final[dict[bytes, Position]] = {}
+        self._applied_bytes = 0
 
     # -- reading
 
@@ -210,9 +228,14 @@ class StreamLog:
     def _apply(self, record: Record) -> None:
         removal = read_removal(record)
         if removal is None:
-            self.view.add(read_arrived(record, self._name))
+            arrived = read_arrived(record, self._name)
+            self._applied_bytes += arrived.size
+            self.view.add(arrived)
         else:
             self.view.take_removal(removal)
+        for key, next_offset in read_origins(record):
+            place = (record.offset + 1, record.timestamp_ms, self._applied_bytes)
+            self._origins[key] = Position(next_offset, *place)
 
     def _end_round(self, *, is_read: bool) -> None:
         waiting, self._read_now = self._read_now, []
@@ -221,6 +244,20 @@ class StreamLog:
             self._begin_round()
         for each in waiting:
             each(is_read)
+
+    def position_of(self, origin: bytes) -> Position | None:
+        """Return how far the log is with an origin; None: nothing that it still has says so."""
+        return self._origins.get(origin)
+
+    def next_of(self, origin: bytes) -> int | None:
+        """Return the offset at an origin that is to be copied next; None: nothing says so."""
+        found = self._origins.get(origin)
+        return None if found is None else found.next_offset
+
+    @property
+    def applied_bytes(self) -> int:
+        """The size of all messages that were read, also of those that are gone."""
+        return self._applied_bytes
 
     def fetch_message(self, sequence: int, on_done: Callable[[Message | None], None]) -> None:
         """Read one message; None: it is not there, or could not be read."""
@@ -278,7 +315,7 @@ class StreamLog:
     def _send(self, *, is_current: bool) -> None:
         """Append what can go together; `is_current`: the view is that of now."""
         now_ms = self._doors.clock.wall_ms()
-        batch, members = Batch(), list[Append]()
+        batch, members = Batch(), list[_Member]()
         size, by_view = 0, False
         while self._appends and len(members) < BATCH_MESSAGES_MAX:
             each = self._appends[0]
@@ -298,7 +335,7 @@ class StreamLog:
             if outcome is not None:
                 outcome()
                 continue
-            members.append(each)
+            members.append(_Member(each, len(batch.records)))
             size += each.size
             by_view = by_view or each.needs_view
         if not members:
@@ -313,8 +350,8 @@ class StreamLog:
             refusal = error
             return lambda: append.on_failed(refusal)
 
-    def _append_batch(self, batch: Batch, members: list[Append], *, by_view: bool) -> None:
-        raw = bytes(encode_batch(batch.records))
+    def _append_batch(self, batch: Batch, members: list[_Member], *, by_view: bool) -> None:
+        raw = bytes(encode_batch(batch.records, _COMPRESSED if batch.is_compressed else _PLAIN))
         on_done = self._on_appended(members, batch.records)
         publishing = self._doors.publishing
         if by_view:
@@ -332,21 +369,23 @@ class StreamLog:
         )
 
     def _on_appended(
-        self, members: list[Append], records: list[Record]
+        self, members: list[_Member], records: list[Record]
     ) -> Callable[[ProduceResult | RequestRefused], None]:
+        appends = [each for each, _ in members]
+
         def on_done(outcome: ProduceResult | RequestRefused) -> None:
             if isinstance(outcome, ProduceResult):
                 self._note(outcome.base_offset, records)
-                for number, each in enumerate(members):
-                    each.on_done(outcome.base_offset + number + 1, self.view)
+                for each, end in members:
+                    each.on_done(outcome.base_offset + end, self.view)
                 self._attempts = 0
                 self._doors.clock.call_soon(self._begin_batch)
             elif isinstance(outcome, LogEndMoved) and self._attempts < ATTEMPTS_MAX:
-                self._again(members)
+                self._again(appends)
             elif isinstance(outcome, RequestTimedOut):
-                self._fail(members, None)
+                self._fail(appends, None)
             else:
-                self._fail(members, ApiError(ApiCode.NOT_AVAILABLE, str(outcome)))
+                self._fail(appends, ApiError(ApiCode.NOT_AVAILABLE, str(outcome)))
 
         return on_done
 

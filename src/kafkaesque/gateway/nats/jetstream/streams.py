@@ -45,7 +45,15 @@ class Stream:
 class Streams:
     """The streams of the cluster, as far as this broker has heard."""
 
-    __slots__ = ("_by_name", "_doors", "_index", "_kept", "_numbered", "_version")
+    __slots__ = (
+        "_by_name",
+        "_doors",
+        "_index",
+        "_kept",
+        "_numbered",
+        "_version",
+        "_with_origins",
+    )
 
     def __init__(self, doors: Doors) -> None:
         self._doors: Final = doors
@@ -54,6 +62,7 @@ class Streams:
         #: The subjects of all, and the streams by their numbers there.
         self._index = NameIndex()
         self._numbered: list[Stream] = []
+        self._with_origins: list[Stream] = []
         #: By topic: what it was created as, and what is known of its log.
         self._kept: dict[TopicId, tuple[str, Stream]] = {}
 
@@ -76,6 +85,7 @@ class Streams:
         self._kept = kept
         self._by_name = {stream.name: stream for _, stream in kept.values()}
         self._numbered = list(self._by_name.values())
+        self._with_origins = [each for each in self._numbered if each.config.has_origins]
         self._index = NameIndex()
         for number, stream in enumerate(self._numbered):
             for subject in stream.config.filters:
@@ -97,6 +107,11 @@ class Streams:
         """Return all, by their names."""
         self._refresh()
         return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def with_origins(self) -> list[Stream]:
+        """Return those that mirror another one, or gather from several."""
+        self._refresh()
+        return self._with_origins
 
     def look(self, name: str) -> Stream | None:
         """Return a stream, if there is one of the name."""
