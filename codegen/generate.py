@@ -17,6 +17,7 @@ from pathlib import Path
 import api_pages
 import apis_page
 import boards
+import clauses_page
 import metrics_page
 import options_page
 import properties_page
@@ -28,7 +29,7 @@ from kafka_writer import WriterEmitter
 
 CODEGEN = Path(__file__).resolve().parent
 #: Pages of the documentation that are made of tables in the code.
-PAGES = (options_page, metrics_page, apis_page, properties_page)
+PAGES = (options_page, metrics_page, apis_page, properties_page, clauses_page)
 #: Other files, each with what it is made of.
 FILES = {**api_pages.FILES, **boards.FILES, **sqs_service.FILES}
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"
