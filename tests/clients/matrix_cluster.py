@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from kafkaesque.cli.broker_ports import unused_ports
+from kafkaesque.storage.wal import WAL_DIRECTORY
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.test_cli import KAFKAESQUE
 from tests.waiting import DEADLINE_S
@@ -47,3 +49,18 @@ class MatrixCluster(KafkaesqueCluster):
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def logs_with(self, number: int, payload: bytes) -> Counter[str]:
+        """Return in which logs a payload lies on a broker's disk, and how often.
+
+        What is in the write-ahead log is there until it is in the log that it is for.
+        """
+        assert self._directory is not None
+        data = self._directory / f"broker-{number}" / "data"
+        found: Counter[str] = Counter()
+        for path in data.rglob("*"):
+            if path.is_file() and WAL_DIRECTORY not in path.relative_to(data).parts:
+                count = path.read_bytes().count(payload)
+                if count:
+                    found[path.parent.name] += count
+        return found

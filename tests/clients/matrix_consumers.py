@@ -36,6 +36,8 @@ from tests.clients.test_text_transactions import Person
 KNOWN: Final = ("content-type", "correlation-id", "reply-to", "room", "unit", "number")
 #: So long a client waits for a message before it is asked again.
 PATIENCE_S: Final = 0.2
+#: So long a message is its receiver's, where the receiver says how long.
+LOCK_S: Final = 10
 
 
 def said_of(name: str | None, body: bytes | str, headers: Mapping[str, str | bytes | None]) -> Said:
@@ -56,8 +58,35 @@ def said_of(name: str | None, body: bytes | str, headers: Mapping[str, str | byt
     )
 
 
+class Ledger:
+    """What one consumer was given, and what the brokers have confirmed that it is done with."""
+
+    def __init__(self) -> None:
+        self.given: list[Said] = []
+        #: Bodies that came after it was confirmed that the consumer is done with them.
+        self.again: list[str] = []
+        self._done: set[str] = set()
+
+    def add(self, said: Said) -> None:
+        """Note a message that was given."""
+        self.given.append(said)
+        if said.body in self._done:
+            self.again.append(said.body)
+
+    def confirm(self, said: Said) -> None:
+        """Note that the consumer is done with a message, and the broker has said so."""
+        self._done.add(said.body)
+
+    @property
+    def bodies(self) -> set[str]:
+        return {each.body for each in self.given}
+
+
 class Reading(ABC):
     """One client that is connected with a broker, and takes the messages of a place."""
+
+    #: Whether what is published while nobody is connected waits at the brokers.
+    is_kept = True
 
     def __init__(self, cluster: MatrixCluster, number: int, place: str) -> None:
         self.cluster = cluster
@@ -69,8 +98,8 @@ class Reading(ABC):
         """Connect and subscribe; what is published after this comes."""
 
     @abstractmethod
-    def take(self) -> list[Said]:
-        """Return what has come, and acknowledge it; nothing after a moment's wait."""
+    def take(self, ledger: Ledger) -> None:
+        """Note what has come, and acknowledge it; nothing after a moment's wait."""
 
     @abstractmethod
     def close(self) -> None:
@@ -94,14 +123,17 @@ class KafkaReading(Reading):
         )
         self._consumer.subscribe([self.place])
 
-    def take(self) -> list[Said]:
-        found = checked(self._consumer.consume(100, PATIENCE_S))
+    def take(self, ledger: Ledger) -> None:
+        found = [
+            said_of((each.key() or b"").decode(), each.value() or b"", dict(each.headers() or ()))
+            for each in checked(self._consumer.consume(100, PATIENCE_S))
+        ]
+        for each in found:
+            ledger.add(each)
         if found:
             self._consumer.commit(asynchronous=False)
-        return [
-            said_of((each.key() or b"").decode(), each.value() or b"", dict(each.headers() or ()))
-            for each in found
-        ]
+        for each in found:
+            ledger.confirm(each)
 
     def close(self) -> None:
         self._consumer.close()
@@ -117,16 +149,16 @@ class TextReading(Reading):
         (answer,) = self._person.say(f"SUBS {self.place} text-readers 0")
         self._subscription = answer.removeprefix("OK ")
 
-    def take(self) -> list[Said]:
+    def take(self, ledger: Ledger) -> None:
         where = f"0:{self.offset}"
         *lines, _ = self._person.say(f"CONS {self.place} {self._subscription} {where}")
-        found = []
         for line in lines:
             _, _, offset, _, text = line.split(" ", 4)
             self.offset = int(offset) + 1
             message = json.loads(text)
-            found.append(said_of(message.get("Key"), message["Body"], message.get("Header", {})))
-        return found
+            said = said_of(message.get("Key"), message["Body"], message.get("Header", {}))
+            ledger.add(said)
+            ledger.confirm(said)
 
     def close(self) -> None:
         self._person.close()
@@ -142,16 +174,15 @@ class AmqpReading(Reading):
         self._channel = self._connection.channel()
         self._channel.basic_qos(prefetch_count=50)
 
-    def take(self) -> list[Said]:
-        found = []
+    def take(self, ledger: Ledger) -> None:
+        # AMQP confirms no acknowledgement.
         for method, properties, body in self._channel.consume(
             self.place, inactivity_timeout=PATIENCE_S
         ):
             if method is None:
                 break
+            ledger.add(self._read(method.routing_key, properties, body))
             self._channel.basic_ack(method.delivery_tag)
-            found.append(self._read(method.routing_key, properties, body))
-        return found
 
     @staticmethod
     def _read(key: str, properties: pika.BasicProperties, body: bytes) -> Said:
@@ -176,20 +207,21 @@ class SqsReading(Reading):
         self._client = self._entered.enter_context(sqs_client(url, read_timeout=30))
         self._url = self._client.get_queue_url(QueueName=self.place)["QueueUrl"]
 
-    def take(self) -> list[Said]:
+    def take(self, ledger: Ledger) -> None:
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=10,
             MessageAttributeNames=["All"],
+            VisibilityTimeout=LOCK_S,
             WaitTimeSeconds=0,
         )
-        found = []
         for each in answer.get("Messages", []):
-            self._client.delete_message(QueueUrl=self._url, ReceiptHandle=each["ReceiptHandle"])
             attributes = each.get("MessageAttributes", {})
-            said = {name: value["StringValue"] for name, value in attributes.items()}
-            found.append(said_of(None, each["Body"], said))
-        return found
+            texts = {name: value["StringValue"] for name, value in attributes.items()}
+            said = said_of(None, each["Body"], texts)
+            ledger.add(said)
+            self._client.delete_message(QueueUrl=self._url, ReceiptHandle=each["ReceiptHandle"])
+            ledger.confirm(said)
 
     def close(self) -> None:
         self._entered.close()
@@ -199,6 +231,7 @@ class MqttReading(Reading):
     """A subscription of QoS 1 whose session ends with the connection."""
 
     expiry_s = 0
+    is_kept = False
     _client: Paho
 
     def open(self) -> None:
@@ -208,14 +241,12 @@ class MqttReading(Reading):
         self._client.connect(self.port("mqtt"), clean_start=not self.expiry_s, properties=connect)
         self._client.subscribe(self.place.replace(".", "/") + "/#", qos=1)
 
-    def take(self) -> list[Said]:
-        found = []
+    def take(self, ledger: Ledger) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                found.append(self._read(self._client.messages.get(timeout=PATIENCE_S)))
+                ledger.add(self._read(self._client.messages.get(timeout=PATIENCE_S)))
         if not self._client.gone.empty():
             raise ConnectionError("the broker is gone")
-        return found
 
     @staticmethod
     def _read(message: Any) -> Said:
@@ -239,6 +270,7 @@ class MqttKeptReading(MqttReading):
     """One whose session is kept."""
 
     expiry_s = 3600
+    is_kept = True
 
 
 class StompReading(Reading):
@@ -256,16 +288,14 @@ class StompReading(Reading):
         name = self.place.replace(".", "-")
         client.subscribe(f"/topic/{self.place}.#", name, "client-individual", durable="true")
 
-    def take(self) -> list[Said]:
-        found = []
+    def take(self, ledger: Ledger) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
                 frame = self._client.messages.get(timeout=PATIENCE_S)
+                ledger.add(self._read(frame))
                 self._connection.ack(frame.headers["ack"])
-                found.append(self._read(frame))
         if not self._client.errors.empty():
             raise ConnectionError("the broker is gone")
-        return found
 
     @staticmethod
     def _read(frame: Any) -> Said:
@@ -308,6 +338,8 @@ class _Asyncio(Reading):
 class NatsReading(_Asyncio):
     """A subscription of core NATS."""
 
+    is_kept = False
+
     def open(self) -> None:
         async def work() -> None:
             await self._connect()
@@ -316,15 +348,13 @@ class NatsReading(_Asyncio):
 
         self._loop.run_until_complete(work())
 
-    def take(self) -> list[Said]:
-        async def work() -> list[Said]:
-            found = []
+    def take(self, ledger: Ledger) -> None:
+        async def work() -> None:
             with contextlib.suppress(TimeoutError):
                 while True:
-                    found.append(self._read(await self._subscription.next_msg(PATIENCE_S)))
-            return found
+                    ledger.add(self._read(await self._subscription.next_msg(PATIENCE_S)))
 
-        return self._loop.run_until_complete(work())
+        self._loop.run_until_complete(work())
 
 
 class JetStreamReading(_Asyncio):
@@ -341,23 +371,25 @@ class JetStreamReading(_Asyncio):
                 durable_name="readers",
                 ack_policy=AckPolicy.EXPLICIT,
                 deliver_policy=DeliverPolicy.ALL,
+                ack_wait=LOCK_S,
             )
             await context.add_consumer(stream, config)
             self._pull = await context.pull_subscribe_bind("readers", stream)
 
         self._loop.run_until_complete(work())
 
-    def take(self) -> list[Said]:
-        async def work() -> list[Said]:
-            try:
+    def take(self, ledger: Ledger) -> None:
+        async def work() -> None:
+            messages: list[Any] = []
+            with contextlib.suppress(TimeoutError):
                 messages = await self._pull.fetch(50, timeout=PATIENCE_S * 2)
-            except TimeoutError:
-                return []
             for each in messages:
-                await each.ack_sync(timeout=30)
-            return [self._read(each) for each in messages]
+                said = self._read(each)
+                ledger.add(said)
+                await each.ack_sync(timeout=LOCK_S)
+                ledger.confirm(said)
 
-        return self._loop.run_until_complete(work())
+        self._loop.run_until_complete(work())
 
 
 CONSUMERS: Final[dict[str, type[Reading]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,8 +82,16 @@ class StompClient(stomp.ConnectionListener):  # type: ignore[misc]
         return self.messages.get(timeout=DEADLINE_S)
 
     def receipt(self) -> str:
-        """Return the next receipt."""
-        return self.receipts.get(timeout=DEADLINE_S)
+        """Return the next receipt; fails at once if the broker has refused something."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                return self.receipts.get(timeout=0.2)
+            except queue.Empty:
+                if not self.errors.empty() and self.receipts.empty():
+                    raise ConnectionError("an error, or the end, and no receipt") from None
+                if time.monotonic() > deadline:
+                    raise
 
     def publish(self, destination: str, body: str | bytes, **headers: str) -> None:
         """Send a message, and wait until it is in its queues."""

@@ -6,53 +6,21 @@ usual ones of their protocols, unchanged, and connected with different brokers o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 
-import pika
 import pytest
 from confluent_kafka.admin import NewTopic
 
 from kafkaesque import Client
 from tests.clients.kafka_helpers import admin_client, await_leaders
 from tests.clients.matrix_cluster import MatrixCluster
-from tests.clients.matrix_consumers import CONSUMERS, Reading
+from tests.clients.matrix_consumers import CONSUMERS, Ledger, Reading
+from tests.clients.matrix_places import INLETS, PLACE, QUEUES, make_places
 from tests.clients.matrix_producers import PRODUCERS, Said
 from tests.waiting import DEADLINE_S, eventually
-
-#: A topic of one partition, which is a stream of JetStream, too; and what all names begin with.
-PLACE = "matrix"
-#: By consumer, the queue that is bound for it.
-QUEUES = {"amqp": "matrix-amqp", "sqs": "matrix-sqs"}
-#: By producer, what it names: a topic, and a queue. The others name no more than the message.
-INLETS = {"kafka": "matrix-feed", "text": "matrix-feed", "sqs": "matrix-inbox"}
-
-
-def make_places(cluster: MatrixCluster) -> None:
-    """Let all that waits for messages exist, bound to `amq.topic`; and what leads there."""
-    for topic, partitions in ((PLACE, 1), (INLETS["kafka"], 3)):
-        admin = admin_client(cluster.bootstrap_servers)
-        admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(DEADLINE_S)
-        await_leaders(cluster.bootstrap_servers, topic, partitions)
-    cluster.run("route", "create", PLACE, PLACE)
-    with Client(cluster.bootstrap_servers) as client:
-        client.create_queue(
-            "matrix-relay",
-            forward_exchange="amq.topic",
-            source_topic=INLETS["kafka"],
-            source_start="earliest",
-        )
-        client.create_queue(
-            INLETS["sqs"], forward_exchange="amq.topic", forward_routing_key=f"{PLACE}.sqs"
-        )
-    connection = pika.BlockingConnection(
-        pika.ConnectionParameters("127.0.0.1", cluster.port("amqp", 1))
-    )
-    with connection, connection.channel() as channel:
-        for name in QUEUES.values():
-            channel.queue_declare(name, durable=True)
-            channel.queue_bind(name, "amq.topic", f"{PLACE}.#")
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +42,19 @@ def given(cluster: MatrixCluster) -> Iterator[dict[str, list[Said]]]:
             readings[name] = reading
         for number, (name, produce) in enumerate(PRODUCERS.items()):
             produce(cluster, 1 + number % 3, INLETS.get(name, ""), message_of(name))
-        found: dict[str, list[Said]] = {name: [] for name in CONSUMERS}
+        found = {name: Ledger() for name in CONSUMERS}
 
         def is_all() -> bool:
             for name, reading in readings.items():
-                if len(found[name]) < len(PRODUCERS):
-                    found[name] += reading.take()
-            return all(len(each) >= len(PRODUCERS) for each in found.values())
+                if len(found[name].given) < len(PRODUCERS):
+                    reading.take(found[name])
+            return all(len(each.given) >= len(PRODUCERS) for each in found.values())
 
         def missing() -> str:
-            return str({name: [each.body for each in bodies] for name, bodies in found.items()})
+            return str({name: sorted(each.bodies) for name, each in found.items()})
 
         eventually(is_all, missing)
-        yield found
+        yield {name: each.given for name, each in found.items()}
 
 
 def message_of(producer: str) -> Said:
@@ -101,3 +69,38 @@ def test_what_one_produces_another_is_given(
     sent = message_of(producer)
     (found,) = [each for each in given[consumer] if each.body == sent.body]
     assert found == replace(sent, name=sent.name if found.name is not None else None)
+
+
+def test_a_payload_is_on_disk_once_where_queues_are_cursors_over_a_topic(
+    cluster: MatrixCluster,
+) -> None:
+    """Queues that are bound have copies; so have MQTT's and STOMP's subscriptions that are kept."""
+    topic, payload = "matrix-once", "on every disk once, and nowhere else beside the topic's log"
+    admin = admin_client(cluster.bootstrap_servers)
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(DEADLINE_S)
+    await_leaders(cluster.bootstrap_servers, topic, 1)
+    with Client(cluster.bootstrap_servers) as client:
+        client.create_queue(f"{topic}-queue", source_topic=topic, source_start="earliest")
+    said = Said(name=(topic,), body=payload)
+    PRODUCERS["kafka"](cluster, 1, topic, said)
+    for name, place in (
+        ("kafka", topic),
+        ("text", topic),
+        ("amqp", f"{topic}-queue"),
+        ("jetstream", topic),
+    ):
+        reading, ledger = CONSUMERS[name](cluster, 2, place), Ledger()
+
+        def has_come(reading: Reading = reading, ledger: Ledger = ledger) -> bool:
+            reading.take(ledger)
+            return bool(ledger.given)
+
+        reading.open()
+        try:
+            eventually(has_come, name)
+        finally:
+            reading.close()
+        assert [each.body for each in ledger.given] == [payload]
+    for number in range(1, 4):
+        logs = cluster.logs_with(number, payload.encode())
+        assert logs == Counter({f"{topic}-0": 1}), number
