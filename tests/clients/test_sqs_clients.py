@@ -1,14 +1,12 @@
-"""Amazon's other clients, unchanged: aiobotocore, JavaScript, and the older query protocol."""
+"""Amazon's other clients, unchanged: JavaScript, and the older query protocol."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiobotocore.session import get_session as get_async_session
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -26,40 +24,6 @@ from tests.clients.sqs_cluster import SqsCluster
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsCluster]:
     with SqsCluster(3, tmp_path_factory.mktemp("sqs")) as found:
         yield found
-
-
-# -- aiobotocore
-
-
-def test_aiobotocore_polls_with_many_at_once(cluster: SqsCluster) -> None:
-    async def run() -> list[str]:
-        found: list[str] = []
-        more = {"aws_access_key_id": "x", "aws_secret_access_key": "y"}
-        session = get_async_session()
-        async with (
-            session.create_client(
-                "sqs", endpoint_url=cluster.url(), region_name="us-east-1", **more
-            ) as here,
-            session.create_client(
-                "sqs", endpoint_url=cluster.url(2), region_name="us-east-1", **more
-            ) as there,
-        ):
-            url = (await here.create_queue(QueueName="many"))["QueueUrl"]
-
-            async def poll() -> None:
-                answer = await there.receive_message(QueueUrl=url, WaitTimeSeconds=20)
-                for message in answer.get("Messages", []):
-                    found.append(message["Body"])
-                    await there.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-
-            polls = [asyncio.create_task(poll()) for _ in range(8)]
-            await asyncio.sleep(0.5)
-            for number in range(8):
-                await here.send_message(QueueUrl=url, MessageBody=str(number))
-            await asyncio.gather(*polls)
-        return found
-
-    assert sorted(asyncio.run(run())) == [str(number) for number in range(8)]
 
 
 # -- JavaScript
