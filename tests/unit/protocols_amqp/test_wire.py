@@ -12,7 +12,7 @@ from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.frames import METHOD, write_frame
 from kafkaesque.protocols.amqp.method_codec import read_method, write_method
 from kafkaesque.protocols.amqp.properties import Properties, read_properties, write_properties
-from kafkaesque.protocols.amqp.wire import Timestamp, read_table, write_table
+from kafkaesque.protocols.amqp.wire import Long, Timestamp, read_table, write_table
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,15 @@ def test_all_types_of_fields(field: str, value: object) -> None:
     assert found == {"n": value}
     assert type(found["n"]) is type(value)
     assert end == 4 + len(raw)
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [(7, "49 00000007"), (Long(7), "6c 0000000000000007"), (2**31, "6c 0000000080000000")],
+)
+def test_how_wide_numbers_are_written(value: int, field: str) -> None:
+    raw = b"\1n" + bytes.fromhex(field)
+    assert write_table({"n": value}) == len(raw).to_bytes(4, "big") + raw
 
 
 def test_the_first_of_fields_of_one_name_counts() -> None:

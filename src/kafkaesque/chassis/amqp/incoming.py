@@ -18,9 +18,10 @@ from kafkaesque.protocols.amqp.properties import (
     write_properties,
 )
 from kafkaesque.protocols.amqp.stored_message import StoredMessage
-from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timestamp
+from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Long, Table, Timestamp
 
-#: Attempts that count as failed, and all that there were.
+#: Attempts that count as failed, and all that there were. RabbitMQ writes all counts in 64 bits,
+#: and Java's programs cast them.
 DELIVERY_COUNT: Final = "x-delivery-count"
 ACQUIRED_COUNT: Final = "x-acquired-count"
 #: What RabbitMQ calls the reasons of a death.
@@ -72,9 +73,9 @@ def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Inco
     values = {name: getattr(properties, name) for name in Properties.__struct_fields__}
     headers: Table = dict(properties.headers or {})
     if message.failures:
-        headers[DELIVERY_COUNT] = message.failures
+        headers[DELIVERY_COUNT] = Long(message.failures)
     if is_redelivered:
-        headers[ACQUIRED_COUNT] = message.attempt - 1
+        headers[ACQUIRED_COUNT] = Long(message.attempt - 1)
     exchange, routing_key = stored.exchange, stored.routing_key
     if known:
         headers.update(_history(known, stored, properties.expiration))
@@ -118,7 +119,7 @@ def _history(deaths: list[_Death], stored: StoredMessage, expiration: str | None
             "exchange": exchange,
             "routing-keys": [key],
         }
-        entry["count"] = count + 1 if isinstance(count, int) else 1
+        entry["count"] = Long(count + 1 if isinstance(count, int) else 1)
         if expiration is not None and reason == "expired" and len(entries) == 0:
             entry["original-expiration"] = expiration
         entries[death.queue, reason] = entry

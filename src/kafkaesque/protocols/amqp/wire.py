@@ -39,6 +39,12 @@ class Timestamp(int):
         return f"Timestamp({int(self)})"
 
 
+class Long(int):
+    """A number that is written in 64 bits, though it would fit in 32: for clients that cast."""
+
+    __slots__ = ()
+
+
 def syntax_error(what: str) -> AmqpError:
     """Return the error for bytes that mean nothing."""
     return AmqpError(ReplyCode.SYNTAX_ERROR, what)
@@ -187,6 +193,8 @@ def _write_value(value: object, depth: int) -> bytes:
             return b"t\x01" if value else b"t\x00"
         case Timestamp():
             return b"T" + U64.pack(value)
+        case Long():
+            return b"l" + _I64.pack(value)
         case int():
             return _write_number(value)
         case float():
