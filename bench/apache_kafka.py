@@ -26,6 +26,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from bench.maven import (
+    ALONE,
+    PeerUnavailableError,
+    dependency,
+    fetch_jars,
+    find_compiling_java,
+    find_java,
+    log_binding,
+)
 from bench.processes import BrokerProcess, wait_until_ready
 from kafkaesque.cli.broker_ports import unused_ports
 
@@ -36,10 +45,8 @@ SERVER_VERSION = "4.4.0"
 TOOLS_VERSION = "4.3.1"
 # The newest that Maven Central has; it runs on Spark 4.3, too.
 SPARK_CONNECTOR_VERSION = "4.2.0"
-ELASTICMQ_VERSION = "1.6.14"
-LOG_BINDING_VERSION = "2.25.4"
+_WITHOUT_TOOLS_API = ("org.apache.kafka", "kafka-tools-api")
 
-FETCH_TIMEOUT_S = 900
 FORMAT_TIMEOUT_S = 120
 READY_TIMEOUT_S = 120.0
 
@@ -62,6 +69,10 @@ TOOLS = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -76,25 +87,6 @@ TOOLS = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
 }
 
-_POM = """<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kafkaesque</groupId><artifactId>peer</artifactId><version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>{dependencies}</dependencies>
-</project>
-"""
-_DEPENDENCY = """
-    <dependency>
-      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
-      {exclusions}
-    </dependency>"""
-_WITHOUT_TOOLS_API = """<exclusions><exclusion>
-        <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId>
-      </exclusion></exclusions>"""
-_ALONE = """<exclusions><exclusion>
-        <groupId>*</groupId><artifactId>*</artifactId>
-      </exclusion></exclusions>"""
-
 _LOG_CONFIGURATION = """status = error
 appender.stdout.type = Console
 appender.stdout.name = stdout
@@ -105,41 +97,29 @@ rootLogger.appenderRef.stdout.ref = stdout
 """
 
 
-class PeerUnavailableError(RuntimeError):
-    """Apache Kafka cannot be had here; the message says what is missing."""
-
-
-def cache_directory() -> Path:
-    """Return the directory, outside of the checkout, that keeps what was fetched or compiled."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "kafkaesque-bench"
-
-
 def fetch_server(version: str = SERVER_VERSION) -> Path:
     """Return a directory with the broker's jars, fetched unless it is there already."""
-    return _fetch(
+    return fetch_jars(
         f"server-{version}",
-        _dependency("org.apache.kafka", "kafka_2.13", version, _WITHOUT_TOOLS_API)
-        + _dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
+        dependency("org.apache.kafka", "kafka_2.13", version, _WITHOUT_TOOLS_API) + log_binding(),
     )
 
 
 def fetch_tools(version: str = TOOLS_VERSION) -> Path:
     """Return a directory with the command-line tools' jars, fetched unless it is there already."""
-    return _fetch(
+    return fetch_jars(
         f"tools-{version}",
-        _dependency("org.apache.kafka", "kafka_2.13", version)
-        + _dependency("org.apache.kafka", "kafka-tools", version)
-        + _dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
+        dependency("org.apache.kafka", "kafka_2.13", version)
+        + dependency("org.apache.kafka", "kafka-tools", version)
+        + log_binding(),
     )
 
 
 def fetch_streams(version: str = TOOLS_VERSION) -> Path:
     """Return a directory with Java's clients and Kafka Streams, fetched unless it is there."""
-    return _fetch(
+    return fetch_jars(
         f"streams-{version}",
-        _dependency("org.apache.kafka", "kafka-streams", version)
-        + _dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
+        dependency("org.apache.kafka", "kafka-streams", version) + log_binding(),
     )
 
 
@@ -149,16 +129,9 @@ def fetch_spark_connector(version: str = SPARK_CONNECTOR_VERSION) -> Path:
     What it needs is named one by one: its own description names a repository that not every
     network reaches, and Spark brings the rest.
     """
-    return _fetch(
+    return fetch_jars(
         f"spark-connector-{version}",
-        "".join(_dependency(*each, _ALONE) for each in _spark_connector_parts(version)),
-    )
-
-
-def fetch_elasticmq(version: str = ELASTICMQ_VERSION) -> Path:
-    """Return a directory with ElasticMQ's server, fetched unless it is there already."""
-    return _fetch(
-        f"elasticmq-{version}", _dependency("org.elasticmq", "elasticmq-server_2.13", version)
+        "".join(dependency(*each, ALONE) for each in _spark_connector_parts(version)),
     )
 
 
@@ -168,59 +141,6 @@ def _spark_connector_parts(version: str) -> list[tuple[str, str, str]]:
         ("org.apache.kafka", "kafka-clients", "3.9.2"),
         ("org.apache.commons", "commons-pool2", "2.13.1"),
     ]
-
-
-def _dependency(group: str, artifact: str, version: str, exclusions: str = "") -> str:
-    return _DEPENDENCY.format(
-        group=group, artifact=artifact, version=version, exclusions=exclusions
-    )
-
-
-def _fetch(name: str, dependencies: str) -> Path:
-    target = cache_directory() / name
-    if target.is_dir():
-        return target
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise PeerUnavailableError("Apache Kafka is left out: Maven (mvn) is not installed")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Fetched aside and moved at the end, so that a broken fetch is never taken for a whole one.
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        pom = Path(work) / "pom.xml"
-        pom.write_text(_POM.format(dependencies=dependencies))
-        jars = Path(work) / "jars"
-        command = [maven, "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        command += [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise PeerUnavailableError(
-                f"Apache Kafka is left out: Maven did not answer in {FETCH_TIMEOUT_S} s"
-            ) from error
-        if done.returncode != 0:
-            reasons = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
-            raise PeerUnavailableError(
-                "Apache Kafka is left out: Maven could not fetch it"
-                f" ({reasons[0] if reasons else done.stderr.strip()[-300:]})"
-            )
-        try:
-            jars.rename(target)
-        except OSError:
-            if not target.is_dir():  # another process was quicker
-                raise
-    return target
-
-
-def find_java() -> str:
-    """Return the path of the `java` to use: JAVA_HOME's, or the one on the PATH."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin") if home else None
-    java = java or shutil.which("java")
-    if java is None:
-        raise PeerUnavailableError("Apache Kafka is left out: Java is not installed")
-    return java
 
 
 def tool_command(tool: str) -> list[str]:
@@ -245,10 +165,7 @@ def program_command(source: Path) -> list[str]:
     Raises:
         PeerUnavailableError: Java, its compiler, Maven or the artifacts cannot be had here.
     """
-    java, jars = find_java(), fetch_streams()
-    listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
-    if "jdk.compiler" not in listed.stdout:
-        raise PeerUnavailableError(f"{java} has no compiler: install a JDK, not a JRE")
+    java, jars = find_compiling_java(), fetch_streams()
     logging = jars.parent / "programs-log4j2.properties"
     target = "appender.stdout.target = SYSTEM_ERR\n"
     logging.write_text(_LOG_CONFIGURATION.format(level="warn") + target)

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.apache_kafka import cache_directory
+from bench.maven import cache_directory
 
 SOURCE = Path(__file__).with_name("load.c")
 COMPILE_OPTIONS = ("-O2", "-std=gnu11", "-Wall", "-Wextra")

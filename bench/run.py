@@ -25,9 +25,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.apache_kafka import SERVER_VERSION, ApacheKafka, PeerUnavailableError, fetch_server
+from bench.apache_kafka import SERVER_VERSION, ApacheKafka, fetch_server
 from bench.contest import Contest, Outcome, Settings, SideMaker
 from bench.load import LoadError, compile_load
+from bench.maven import PeerUnavailableError
 from bench.measures import MEASURES
 from bench.ours import Kafkaesque, of_checkout
 

@@ -44,7 +44,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from bench.apache_kafka import SERVER_VERSION, PeerUnavailableError
+from bench.apache_kafka import SERVER_VERSION
+from bench.maven import PeerUnavailableError
 from bench.ours import Kafkaesque
 from bench.processes import BrokerProcess
 from bench.secured_peer import SecuredKafka

@@ -26,7 +26,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from bench.apache_kafka import SERVER_VERSION, ApacheKafka, PeerUnavailableError
+from bench.apache_kafka import SERVER_VERSION, ApacheKafka
+from bench.maven import PeerUnavailableError
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.spark.secured_relay import Certificates
 

@@ -29,9 +29,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from bench.apache_kafka import SPARK_CONNECTOR_VERSION, PeerUnavailableError
+from bench.apache_kafka import SPARK_CONNECTOR_VERSION
 from bench.contest import topic_of
 from bench.load import run_load
+from bench.maven import PeerUnavailableError
 from bench.ours import Kafkaesque
 from bench.processor_time import tree_seconds
 from bench.run import machine

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyspark
 
-from bench.apache_kafka import PeerUnavailableError, cache_directory, fetch_spark_connector
+from bench.apache_kafka import fetch_spark_connector
+from bench.maven import PeerUnavailableError, cache_directory
 
 #: Not every mirror of Maven Central has Spark's library of delegation tokens, which is for secured
 #: connections only: these classes of the same names stand in for it.

@@ -30,7 +30,7 @@ from typing import Final
 import msgspec
 import urllib3
 
-from bench.apache_kafka import PeerUnavailableError, fetch_elasticmq, find_java
+from bench.maven import PeerUnavailableError, dependency, fetch_jars, find_java
 from bench.processes import cpu_seconds
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.sqs_cluster import SqsCluster, sqs_client
@@ -43,6 +43,7 @@ BATCH: Final = 10
 WAITING_MAX: Final = 5_000
 READY_S: Final = 60.0
 OURS, PEER = "ours", "ElasticMQ"
+PEER_VERSION: Final = "1.6.14"
 _CONFIGURATION: Final = """include classpath("application.conf")
 node-address {{ protocol = http, host = "127.0.0.1", port = {port}, context-path = "" }}
 rest-sqs {{ enabled = true, bind-port = {port}, bind-hostname = "127.0.0.1" }}
@@ -185,7 +186,8 @@ def running(home: Path) -> Iterator[list[Side]]:
     Raises:
         PeerUnavailableError: Java, Maven or ElasticMQ cannot be had here.
     """
-    java, jars = find_java(), fetch_elasticmq()
+    server = dependency("org.elasticmq", "elasticmq-server_2.13", PEER_VERSION)
+    java, jars = find_java(PEER), fetch_jars(f"elasticmq-{PEER_VERSION}", server, PEER)
     (port,) = unused_ports(1)
     configuration = home / "elasticmq.conf"
     configuration.write_text(_CONFIGURATION.format(port=port))
