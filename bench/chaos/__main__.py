@@ -3,6 +3,8 @@
     scripts/chaos                       half an hour
     scripts/chaos --minutes 5 --seed 42 the same faults at the same times again
     scripts/chaos --only kill,block     these faults only; `--only help` lists them
+    scripts/chaos --queues              queues alone: our client for Python, Amazon's for SQS, and
+                                        the simulator's
 
 Each broker is a process with a network namespace and a file system of its own; nothing of it
 touches the machine's own network, and nothing is left when the run ends, however it ends. That
@@ -23,8 +25,9 @@ import traceback
 from pathlib import Path
 
 from bench.chaos.ground import has_command
+from bench.chaos.machine import compile_interposer
 from bench.chaos.plan import KINDS, OF_LINKS, check_kinds, make_plan
-from bench.chaos.run import Options, Report, Run, compile_interposer
+from bench.chaos.run import Options, Report, Run
 from bench.kills.check import shortened
 
 EXIT_WITH_ANOMALIES = 1
@@ -46,6 +49,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--brokers", type=int, choices=(3, 5), default=3, help="(3)")
     parser.add_argument("--only", help="faults, with commas between")
     parser.add_argument("--without", help="faults that are left out, with commas between")
+    parser.add_argument("--queues", action="store_true", help="clients of queues alone, and more")
     parser.add_argument("--data", type=Path, help="where ledger, logs and disks are kept")
     parser.add_argument("--plan", action="store_true", help="print the plan, and run nothing")
     return parser.parse_args()
@@ -110,10 +114,11 @@ def show(report: Report, seed: int, directory: Path) -> None:
         print(f"  {count:8} {name}")
     partitions, size_bytes = report.replicas
     print(f"  replicas compared: {partitions} partitions, {size_bytes / 1e6:.1f} MB each")
-    print(
-        f"  longest time without an acknowledgement: {report.longest_silence_s:.1f} s, "
-        f"from {report.longest_silence_from_s:.1f} s on"
-    )
+    if report.operations["records sent"]:
+        print(
+            f"  longest time without an acknowledgement: {report.longest_silence_s:.1f} s, "
+            f"from {report.longest_silence_from_s:.1f} s on"
+        )
     print(
         f"  after healing: clients done in {report.healed_s:.1f} s, all in sync "
         f"{report.settled_s:.1f} s later"
@@ -159,6 +164,7 @@ def main() -> int:
         has_network=is_inside,
         interposer=interposer,
         has_spare="one more broker" in kinds,
+        only_queues=arguments.queues,
     )
     print(f"seed {seed}: ledger, logs and disks in {directory}", flush=True)
     return carry_out(options)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from bench.chaos.checks import Evidence
 from bench.chaos.clients import Client, IdempotentProducer, Member, Reader
 from bench.chaos.history import History, Outcome, Where
-from bench.chaos.queues import QueueClients
 from bench.chaos.transactors import Candidate, Transactor
 
 LOCK: Final = "lock"
@@ -39,18 +39,49 @@ def _of(*topics: str) -> list[Where]:
     return [where for where in PLACES if where[0] in topics]
 
 
+class QueueLoad(Protocol):
+    """Those who use queues: they work until they are stopped, and empty the queues in the end."""
+
+    name: str
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def is_alive(self) -> bool: ...
+
+    def describe(self) -> str: ...
+
+    def check(self) -> Sequence[str]: ...
+
+    def counts(self) -> dict[str, int]: ...
+
+
 class Load:
     """The clients of a run."""
 
     def __init__(
-        self, bootstrap_servers: str, history: History, seed: int, queues: QueueClients
+        self,
+        bootstrap_servers: str,
+        history: History,
+        seed: int,
+        queues: Sequence[QueueLoad],
+        *,
+        has_streams: bool = True,
     ) -> None:
         self._history = history
         self.queues = queues
         self._readers: list[Reader | Member] = []
-        common = (bootstrap_servers, history)
+        self._writers: list[Client] = []
+        self._candidates: list[Candidate] = []
+        if has_streams:
+            self._add_writers(bootstrap_servers, seed)
+            self._add_readers(bootstrap_servers)
+
+    def _add_writers(self, bootstrap_servers: str, seed: int) -> None:
+        common = (bootstrap_servers, self._history)
         streams = _of("plain", "strict")
-        self._writers: list[Client] = [
+        self._writers += [
             IdempotentProducer(
                 f"producer{number}",
                 *common,
@@ -79,6 +110,9 @@ class Load:
             Candidate(f"candidate{number}", *common, topic=LOCK, seed=seed) for number in range(3)
         ]
         self._writers += self._candidates
+
+    def _add_readers(self, bootstrap_servers: str) -> None:
+        common = (bootstrap_servers, self._history)
         self._readers += [
             Reader("reader0", *common, places=_of("plain", "strict", "table"), is_committed=False),
             Reader("reader1", *common, places=_of("ledger"), is_committed=True),
@@ -102,19 +136,18 @@ class Load:
 
     def start(self) -> None:
         """Let all clients begin."""
-        for client in (*self._writers, *self._readers):
+        for client in self._everybody():
             client.start()
-        self.queues.start()
 
     def stop_writing(self) -> None:
         """Let writers end what they have begun, and begin nothing."""
-        for client in self._writers:
+        writers: list[Client | QueueLoad] = [*self._writers, *self.queues]
+        for client in writers:
             client.stop()
-        self.queues.stop()
 
-    def writing(self) -> list[Client | QueueClients]:
+    def writing(self) -> list[Client | QueueLoad]:
         """Return the writers that have not come to an end, and the clients of queues."""
-        everybody: list[Client | QueueClients] = [*self._writers, self.queues]
+        everybody: list[Client | QueueLoad] = [*self._writers, *self.queues]
         return [client for client in everybody if client.is_alive()]
 
     def read_to(self, ends: dict[Where, int]) -> None:
@@ -128,12 +161,20 @@ class Load:
 
     def stop(self) -> None:
         """Let all go; whoever does not come to an end stays behind, as a daemon."""
-        for client in (*self._writers, *self._readers):
+        for client in self._everybody():
             client.stop()
-        self.queues.stop()
+
+    def _everybody(self) -> list[Client | QueueLoad]:
+        return [*self._writers, *self._readers, *self.queues]
 
     def operations(self, evidence: Evidence) -> Counter[str]:
         """Return how many operations of each kind there were."""
+        counts = self._operations_on_streams(evidence) if self._writers else Counter[str]()
+        for each in self.queues:
+            counts.update(each.counts())
+        return counts
+
+    def _operations_on_streams(self, evidence: Evidence) -> Counter[str]:
         history = self._history
         counts = Counter(
             {
@@ -149,5 +190,4 @@ class Load:
             counts[f"transactions {outcome.name.lower()}"] = sum(
                 each.outcome is outcome for each in history.transactions
             )
-        counts.update(self.queues.counts())
         return counts

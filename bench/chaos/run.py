@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +17,11 @@ from bench.chaos.checks import Evidence, check_everything
 from bench.chaos.departure import Departure
 from bench.chaos.ground import Ground
 from bench.chaos.history import History, Journal, Where
-from bench.chaos.load import LOCK, PLACES, TOPICS, Load
+from bench.chaos.load import LOCK, PLACES, TOPICS, Load, QueueLoad
 from bench.chaos.machine import Machine
 from bench.chaos.moves import Mover
 from bench.chaos.plan import CLIENTS
+from bench.chaos.queue_users import UserQueues
 from bench.chaos.queues import QueueClients
 from bench.chaos.replicas import NotReadError, check_replicas, end_offsets, read_log
 from bench.chaos.switch import Network
@@ -36,7 +36,7 @@ READY_S_MAX: Final = 60.0
 STUCK_S: Final = 120.0
 SETTLE_S_MAX: Final = 120.0
 READ_S_MAX: Final = 180.0
-KAFKA_PORT, PEER_PORT = 9092, 9190
+KAFKA_PORT, PEER_PORT, SQS_PORT = 9092, 9190, 9324
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 
 _CONFIGURATION = """\
@@ -49,6 +49,7 @@ host = "{address}"
 allow.open.listeners = true
 kafka.port = {port}
 peer.port = {peer_port}
+sqs.port = {sqs_port}
 text.port = 0
 admin.port = 0
 
@@ -82,6 +83,8 @@ class Options:
     has_network: bool
     interposer: Path | None
     has_spare: bool
+    #: Clients of queues alone, and more of them.
+    only_queues: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,14 +179,16 @@ class Run:
         everybody = [*names, spare_name] if options.has_spare else names
         if options.has_network:
             self._network = Network([CLIENTS, *everybody])
-        ports = [] if self._network else unused_ports(2 * len(everybody))
+        ports = [] if self._network else unused_ports(3 * len(everybody))
         peers = {}
+        sqs_ports = {}
         machines = {}
         for place, name in enumerate(everybody):
-            port = ports[2 * place] if ports else KAFKA_PORT
+            port = ports[3 * place] if ports else KAFKA_PORT
             machine = self._machine(name, port)
             machines[name] = machine
-            peers[name] = f"{machine.address}:{ports[2 * place + 1] if ports else PEER_PORT}"
+            peers[name] = f"{machine.address}:{ports[3 * place + 1] if ports else PEER_PORT}"
+            sqs_ports[name] = ports[3 * place + 2] if ports else SQS_PORT
         controllers = "".join(f'{name} = "{peers[name]}"\n' for name in names)
         for machine in machines.values():
             text = _CONFIGURATION.format(
@@ -192,11 +197,13 @@ class Run:
                 address=machine.address,
                 port=machine.port,
                 peer_port=peers[machine.name].rpartition(":")[2],
+                sqs_port=sqs_ports[machine.name] if options.only_queues else 0,
                 controllers=controllers,
             )
             machine.configuration.write_text(text)
         spare = machines.pop(spare_name) if options.has_spare else None
         self._machines = machines
+        self._sqs = [f"http://{each.address}:{sqs_ports[name]}" for name, each in machines.items()]
         self._mover = Mover(self.bootstrap_servers, self.history, PLACES, options.seed)
         departure = None
         if spare is not None:
@@ -270,12 +277,18 @@ class Run:
 
     @contextmanager
     def _load(self) -> Iterator[Load]:
-        queues = QueueClients(
-            self.bootstrap_servers,
-            self._options.directory / "queues",
-            do_clocks_tell=all(each.kind != "clock jump" for each in self._options.plan),
-        )
-        load = Load(self.bootstrap_servers, self.history, self._options.seed, queues)
+        options, servers = self._options, self.bootstrap_servers
+        queues: list[QueueLoad] = [
+            QueueClients(
+                servers,
+                options.directory / "queues",
+                do_clocks_tell=all(each.kind != "clock jump" for each in options.plan),
+            )
+        ]
+        if options.only_queues:
+            queues.append(UserQueues(servers, self._sqs, self.history, options.seed))
+        has_streams = not options.only_queues
+        load = Load(servers, self.history, options.seed, queues, has_streams=has_streams)
         load.start()
         self.say("the clients are at work")
         try:
@@ -400,7 +413,8 @@ class Run:
         )
         self.say("the log is read; stopping the brokers")
         self.report.anomalies += check_everything(evidence)
-        self.report.anomalies += load.queues.check()
+        for each in load.queues:
+            self.report.anomalies += each.check()
         self._ground.stop_all()
         homes = {each.name: each.data for each in self._ground.all_machines}
         # Of the metadata only controllers must have everything.
@@ -427,15 +441,3 @@ def unsettled(views: Sequence[View], brokers: int) -> list[str]:
             told = ", ".join(f"{each.leader}@{each.epoch}{sorted(each.in_sync)}" for each in said)
             found.append(f"{where[0]}-{where[1]}: {told}")
     return found
-
-
-def compile_interposer(directory: Path) -> Path | None:
-    """Return the library that tells processes the time and what disks do; None: no compiler."""
-    target = directory / "interpose.so"
-    source = Path(__file__).with_name("interpose.c")
-    command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(target), str(source), "-ldl"]
-    try:
-        done = subprocess.run(command, capture_output=True)
-    except OSError:
-        return None
-    return target if done.returncode == 0 else None

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from bench.chaos.__main__ import UNSHARE, can_unshare
-from bench.chaos.machine import Control, Machine
+from bench.chaos.machine import Control, Machine, compile_interposer
 from bench.chaos.replicas import check_replicas
-from bench.chaos.run import compile_interposer, unsettled
+from bench.chaos.run import unsettled
 from bench.chaos.switch import Network
 from bench.kills.wire import PartitionView
 from kafkaesque.model.batch_encoder import encode_batch
