@@ -306,6 +306,32 @@ def test_places_to_read_from(cli: Cli, make_topic: TopicMaker) -> None:
     assert "only 0 of 1 messages came" in late.errors
 
 
+def test_several_topics_are_read_together_as_a_template_says(
+    cli: Cli, make_topic: TopicMaker
+) -> None:
+    orders, bills = make_topic(partitions=2), make_topic(partitions=1)
+    for partition in ("0", "1"):
+        cli("publish", orders, '{"id": 1}', "--partition", partition, "--header", "from=shop")
+    cli("publish", bills, '{"id": 2}', '{"id": 3}', "--key", "b")
+    template = "{topic} {partition}:{offset} {key} {value.id} {header.from}"
+    wanted = [f"{orders} 0:0  1 shop", f"{orders} 1:0  1 shop"]
+    wanted += [f"{bills} 0:0 b 2 ", f"{bills} 0:1 b 3 "]
+    both = [orders, bills, "--until-end", "--template", template]
+    assert sorted(cli("consume", *both, "--from-beginning").output.splitlines()) == sorted(wanted)
+    # As a member of a group, each once.
+    member = ["--group", f"of-{orders}", "--from-beginning"]
+    assert sorted(cli("consume", *both, *member).output.splitlines()) == sorted(wanted)
+    assert cli("consume", *both, *member).output == ""
+    last = cli("consume", *both, "--offset", "-1", "--partition", "0").output.splitlines()
+    assert sorted(last) == sorted([wanted[0], wanted[3]])
+    nowhere = cli("consume", orders, bills, "-p", "1", code=1)
+    assert f"topic {bills} has no partition 1: it has 0 to 0" in nowhere.errors
+    absent = cli("consume", orders, "absent-topic", code=1)
+    assert "topic absent-topic does not exist" in absent.errors
+    twice = cli("consume", orders, "--template", "{key}", "--json", code=2)
+    assert "--template says it all" in twice.errors
+
+
 def test_consuming_waits_for_what_comes_and_ctrl_c_ends_it_well(
     cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
 ) -> None:

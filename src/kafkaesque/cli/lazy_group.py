@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "topic": "Create, list, describe, alter and delete topics.",
     "config": "Options and client quotas: list, describe, set, unset.",
     "publish": "Publish messages from arguments, files or standard input.",
-    "consume": "Print a topic's messages.",
+    "consume": "Print messages of one topic or of several.",
     "queue": "Queues: create, describe, alter, put, get, peek, redrive.",
     "exchange": "Exchanges: create, list, describe, publish, delete.",
     "binding": "What of an exchange goes where: create, list, delete.",

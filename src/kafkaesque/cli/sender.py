@@ -73,7 +73,9 @@ class Sender:
         self._needs_keys = "compact" in options.get("cleanup.policy", "")
         limits = _limits(options.get("max.message.bytes"))
         self._producer = connection.producer({**settings, **limits})
-        self._teller = WaitTeller(note, connection, self._producer, target.topic, "acknowledgement")
+        self._teller = WaitTeller(
+            note, connection, self._producer, [target.topic], "acknowledgement"
+        )
 
     @property
     def acknowledged(self) -> int:

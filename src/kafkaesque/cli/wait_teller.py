@@ -1,4 +1,4 @@
-"""Says, when answers are long in coming, which replicas of the topic are missing."""
+"""Says, when answers are long in coming, which replicas of the topics are missing."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -43,21 +43,21 @@ def join_clauses(clauses: Sequence[str]) -> str:
 
 
 class WaitTeller:
-    """Watches one command's work on one topic."""
+    """Watches one command's work on its topics."""
 
     def __init__(
         self,
         note: Callable[[str], None],
         connection: "Connection",
         client: "Consumer | Producer",
-        topic: str,
+        topics: Sequence[str],
         waits_for: str,
     ) -> None:
         """`waits_for` completes "no ... for 5 s"."""
         self._note = note
         self._connection = connection
         self._client = client
-        self._topic = topic
+        self._topics = topics
         self._waits_for = waits_for
         self._moved_at = time.monotonic()
         self._due_at = self._moved_at + PATIENCE_S
@@ -86,10 +86,16 @@ class WaitTeller:
             why += " (kafkaesque doctor says why)"
         self._note(f"{waited}{why}; still trying (Ctrl-C ends it)")
 
-    def missing(self, partitions: Sequence[int] | None = None) -> list[str]:
-        """Return what these partitions of the topic lack, as far as a broker can be asked."""
-        try:
-            found = self._connection.metadata(self._client, self._topic, ASK_TIMEOUT_S)
-        except CommandFailed:
-            return []
-        return missing_replicas(self._topic, found.topics[self._topic], partitions)
+    def missing(self, partitions: Sequence[tuple[str, int]] | None = None) -> list[str]:
+        """Return what these partitions of the topics lack, as far as a broker can be asked."""
+        clauses: list[str] = []
+        for topic in self._topics:
+            chosen = None if partitions is None else [n for name, n in partitions if name == topic]
+            if chosen == []:
+                continue
+            try:
+                found = self._connection.metadata(self._client, topic, ASK_TIMEOUT_S)
+            except CommandFailed:
+                return clauses
+            clauses += missing_replicas(topic, found.topics[topic], chosen)
+        return clauses
