@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 
 const KAFKAESQUE = join(import.meta.dirname, '../../.venv/bin/kafkaesque');
+const PYTHON = join(import.meta.dirname, '../../.venv/bin/python');
 const START_MS_MAX = 120_000;
 export const CHANGE = { 'x-kafkaesque-request': '1', 'content-type': 'application/json' };
 export const HOSTILE = '<img src=x onerror="window.isHacked=1">';
@@ -86,14 +87,48 @@ export class Cluster {
     return run(KAFKAESQUE, [...words, '--bootstrap-server', this.kafka]);
   }
 
-  /** Topics, messages of all kinds and groups, with names and contents that mean harm. */
-  async fill() {
+  /** A worker that commits what it has done, and dies of messages that say so; returns what it did. */
+  async work(topic, group, count) {
+    const program = [
+      'import sys, confluent_kafka',
+      'servers, topic, group, count = sys.argv[1:]',
+      'consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": group,',
+      '    "auto.offset.reset": "earliest", "enable.auto.commit": False})',
+      'consumer.subscribe([topic])',
+      'done = []',
+      'while len(done) < int(count):',
+      '    message = consumer.poll(60)',
+      '    if message.value() == b"poison": break',
+      '    consumer.commit(message, asynchronous=False)',
+      '    done.append(message.value().decode())',
+      'consumer.close()',
+      'print(",".join(done))',
+    ].join('\n');
+    const { stdout } = await run(PYTHON, ['-c', program, this.kafka, topic, group, String(count)]);
+    return stdout.trim();
+  }
+
+  /** A consumer that stays, by the name that it gives itself; returns what ends it. */
+  keepConnected(clientId) {
+    const program = [
+      'import sys, confluent_kafka',
+      'consumer = confluent_kafka.Consumer({"bootstrap.servers": sys.argv[1], "client.id": sys.argv[2], "group.id": sys.argv[2]})',
+      'consumer.subscribe(["orders"])',
+      'while True: consumer.poll(1)',
+    ].join('\n');
+    const client = spawn(PYTHON, ['-c', program, this.kafka, clientId], { stdio: 'ignore' });
+    return () => client.kill('SIGKILL');
+  }
+
+  /** Topics, messages of all kinds and groups; `isHostile`: with names and contents that mean harm. */
+  async fill({ isHostile = true } = {}) {
+    this.odd = isHostile ? HOSTILE : 'odd one';
     await this.change('POST', '/topics', { name: 'orders', partitions: 3 });
     await this.change('POST', '/topics', { name: 'empty', partitions: 1 });
     const messages = [
       { key: 'c1', value: '{"id": 12345678901234567890, "customer": {"id": "c1"}}' },
-      { key: HOSTILE, value: `${HOSTILE} {{7*7}} </script><script>window.isHacked=1</script>` },
-      { value: 'plain text', headers: [{ name: HOSTILE, value: HOSTILE }] },
+      { key: this.odd, value: `${this.odd} {{7*7}} </script><script>window.isHacked=1</script>` },
+      { value: 'plain text', headers: [{ name: this.odd, value: this.odd }] },
       { value: '/wAB', encoding: 'base64' },
       { key: 'tombstone', value: null },
       ...Array.from({ length: 60 }, (_, i) => ({ key: `k${i}`, value: `order number ${i}` })),
@@ -103,7 +138,7 @@ export class Cluster {
     await this.fillExchanges();
     await this.fillAccess();
     await this.fillSchemas();
-    for (const group of ['billing', HOSTILE]) {
+    for (const group of ['billing', this.odd]) {
       await this.kafkaesque(
         'consume', 'orders', '--group', group, '--from-beginning', '--max', '10', '--timeout', '60',
       );
@@ -115,7 +150,7 @@ export class Cluster {
     await this.change('POST', '/queues', { name: 'letters' });
     const options = { 'dead.letter.queue': 'letters', 'delivery.limit': '1', 'visibility.timeout.ms': '1000' };
     await this.change('POST', '/queues', { name: 'mails', options });
-    await this.kafkaesque('queue', 'put', 'mails', 'hello 1', 'hello 2', HOSTILE);
+    await this.kafkaesque('queue', 'put', 'mails', 'hello 1', 'hello 2', this.odd);
     // Whoever has the first one does not say that it is done: its one attempt has failed.
     await this.kafkaesque('queue', 'get', 'mails', '--keep', 'locked');
     for (;;) {
@@ -129,25 +164,25 @@ export class Cluster {
   async fillExchanges() {
     await this.change('POST', '/exchanges', { name: 'logs', type: 'topic' });
     await this.change('POST', '/exchanges', { name: 'everything', type: 'fanout' });
-    await this.change('POST', '/exchanges', { name: HOSTILE, type: 'direct' });
+    await this.change('POST', '/exchanges', { name: this.odd, type: 'direct' });
     const bind = (source, body) => this.change('POST', `/exchanges/${encodeURIComponent(source)}/bind`, body);
     await bind('everything', { to: 'exchange', destination: 'logs' });
     await bind('logs', { to: 'queue', destination: 'mails', key: '*.error' });
     await bind('logs', { to: 'topic', destination: 'empty', key: 'audit.#' });
-    await bind(HOSTILE, { to: 'queue', destination: 'mails', key: HOSTILE });
+    await bind(this.odd, { to: 'queue', destination: 'mails', key: this.odd });
   }
 
   /** Users, roles and rules; names that mean harm among them. */
   async fillAccess() {
-    for (const name of ['app', HOSTILE]) await this.change('POST', '/users', { name, password: 'correct horse' });
+    for (const name of ['app', this.odd]) await this.change('POST', '/users', { name, password: 'correct horse' });
     await this.change('POST', '/roles', { name: 'readers', description: 'who looks' });
     await this.change('PATCH', '/users/app', { add_roles: ['readers'] });
     const rule = { operations: ['read'], resource_type: 'topic', pattern: 'prefix', name: 'orders-' };
-    for (const principal of ['Role:readers', `User:${HOSTILE}`]) await this.change('POST', '/rules', { ...rule, principal });
+    for (const principal of ['Role:readers', `User:${this.odd}`]) await this.change('POST', '/rules', { ...rule, principal });
   }
 
   async fillSchemas() {
-    const schema = JSON.stringify({ type: 'record', name: 'Order', fields: [{ name: 'id', type: 'string', doc: HOSTILE }] });
+    const schema = JSON.stringify({ type: 'record', name: 'Order', fields: [{ name: 'id', type: 'string', doc: this.odd }] });
     const response = await fetch(`http://127.0.0.1:${this.registry}/subjects/orders-value/versions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },

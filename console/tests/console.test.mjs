@@ -286,6 +286,70 @@ test('a new service gets access to one prefix, with nothing but clicks', async (
   await eyes.close();
 });
 
+test('a group that stands still at one message is repaired, with nothing but clicks', async () => {
+  await cluster.change('POST', '/topics', { name: 'parcels', partitions: 1 });
+  for (const value of ['first', 'poison', 'last']) await cluster.change('POST', '/topics/parcels/messages', { value });
+  assert.equal(await cluster.work('parcels', 'packing', 3), 'first');
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url(), 'brokers up');
+  await eyes.click('nav a::-p-text(Groups)');
+  await eyes.click('main a::-p-text(packing)');
+  await eyes.see('Nobody is in the group');
+  await eyes.click('main a::-p-text(Why does it stand still?)');
+  await eyes.see('What helps');
+  await eyes.click('main a::-p-text(group packing, its members and offsets)');
+  await eyes.see('Nobody is in the group');
+  // What is next to be read?
+  await eyes.click('main a[href="#/topics/parcels?partition=0&offset=1"]');
+  await eyes.see('poison');
+  await eyes.page.goBack();
+  await eyes.click('button[aria-label="set the offset in parcels-0"]');
+  await eyes.see('parcels, partition 0: 1 is the next to be read.');
+  await eyes.see('kafkaesque group reset-offsets packing --topic parcels:0 --to 2 --execute');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('group packing would go on elsewhere in 1 of 1 partitions of parcels');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('group packing goes on elsewhere');
+  await eyes.click('dialog[open] button::-p-text(close)');
+  // Whoever keeps the service running starts it again.
+  assert.equal(await cluster.work('parcels', 'packing', 1), 'last');
+  await eyes.page.waitForFunction(() => /lag\s+0\s/.test(document.querySelector('main')?.innerText ?? ''));
+  await eyes.click('button::-p-text(Set offsets…)');
+  await eyes.page.select('dialog select:last-of-type', 'latest');
+  await eyes.see('kafkaesque group reset-offsets packing --topic parcels --to latest --execute');
+  assert.deepEqual(await eyes.hindrances(), []);
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a connection is found by its client id and closed', async () => {
+  const stopClient = cluster.keepConnected('a-client-to-be-closed');
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/connections'), 'a-client-to-be-closed');
+  await eyes.page.select('main select', 'kafka');
+  await eyes.page.locator('main input[type=search]').fill('a-client-to-be-closed');
+  await eyes.see('kafkaesque connection list --protocol kafka');
+  await eyes.page.waitForFunction(() => !document.querySelector('main table')?.innerText.includes('admin'));
+  // The second answer has rates.
+  await eyes.page.waitForFunction(() => / B\/s/.test(document.querySelector('main table')?.innerText ?? ''));
+  const before = await eyes.page.$$eval('main tbody th', (cells) => cells.map((each) => each.innerText));
+  await eyes.click('main tbody tr:first-child button');
+  await eyes.see('The client may connect again at once');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('would be closed');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.page.waitForFunction(
+    (gone) => !document.querySelector('main table')?.innerText.includes(gone),
+    {},
+    before[0],
+  );
+  assert.deepEqual(eyes.complaints, []);
+  stopClient();
+  await eyes.close();
+});
+
 test('why a group stands still is shown, with what helps', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url('/#/groups/billing'), 'Nobody is in the group');

@@ -154,8 +154,12 @@ export interface Connected {
   peer: string;
   host: string;
   user: string;
+  client_id: string;
+  opened_at: number | null;
   bytes_in: number;
   bytes_out: number;
+  rate_in: number | null;
+  rate_out: number | null;
   unsent_bytes: number;
   idle_ms: number;
   is_throttled: boolean;
@@ -443,6 +447,15 @@ export interface MessagePage {
   positions: Position[];
 }
 
+/** What a reset changes in one partition. */
+export interface MovedOffset {
+  partition: number;
+  before: number | null;
+  after: number;
+  start_offset: number;
+  end_offset: number;
+}
+
 /** An exchange to be declared. */
 export interface NewExchange {
   name: string;
@@ -506,6 +519,28 @@ export interface NewUser {
   name: string;
   password: string;
   replace?: boolean;
+}
+
+/** Where a group is to go on in a topic; what lies outside of a log becomes its nearer end. */
+export interface OffsetReset {
+  topic: string;
+  partitions?: number[] | null;
+  to: "earliest" | "latest" | "offset" | "shift" | "time";
+  number?: number | null;
+}
+
+/** What a reset has changed, or would change. */
+export interface OffsetsChange {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  is_dry_run: boolean;
+  what: string;
+  command: string;
+  group: string;
+  topic: string;
+  members: number;
+  rows: MovedOffset[];
 }
 
 /** Options to be changed; null sets one back to its default. */

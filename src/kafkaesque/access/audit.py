@@ -56,6 +56,7 @@ class DataChange(StrEnum):
     PURGE = "purge"
     REDRIVE = "redrive"
     UNPARK = "unpark"
+    CLOSE_CONNECTION = "close-connection"
 
 
 class Outcome(StrEnum):

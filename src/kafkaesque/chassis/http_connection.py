@@ -214,6 +214,8 @@ class HttpConnection(ClientConnection):
             self._refuse(refusal.status, refusal.reason)
             return False
         self.is_head_only = head.method == b"HEAD"
+        if not self.client_id:
+            self.client_id = _agent_of(head)
         self._has_head = True
         self._body.clear()
         self._chunks = 0
@@ -369,3 +371,9 @@ def _body_length(head: h11.Request) -> int | None:
         if name == b"content-length":
             return int(value)
     return 0
+
+
+def _agent_of(head: h11.Request) -> str:
+    """Return what a client calls itself."""
+    agents = (value for name, value in head.headers if name == b"user-agent")
+    return next(agents, b"").decode("latin-1")

@@ -32,6 +32,8 @@ from kafkaesque.model.errors import InvariantBroken
 
 #: What a client has logged in by, if not by a SASL mechanism.
 CERTIFICATE: Final = "certificate"
+#: A client that is sent away has so long to read what was written.
+DISMISSED_MS_MAX: Final = 5_000
 
 
 def _never() -> int:
@@ -142,6 +144,7 @@ class ClientConnection(ABC):
         "_turn_begun_ms",
         "_unmute",
         "active_ms",
+        "client_id",
         "connection",
         "identity",
         "is_guarded",
@@ -150,6 +153,7 @@ class ClientConnection(ABC):
         "login_by",
         "needs_login",
         "number",
+        "opened_ms",
         "rights",
         "session_lifetime_ms",
         "shared",
@@ -191,8 +195,11 @@ class ClientConnection(ABC):
         self._expected: Timer | None = None
         #: When the first of the requests was begun that have come with one another.
         self._turn_begun_ms = 0
-        #: When the client was last seen to do something.
+        #: When it was admitted, and when the client was last seen to do something.
+        self.opened_ms = 0
         self.active_ms = 0
+        #: What the client calls itself; empty where it does not. Anybody may call itself anything.
+        self.client_id = ""
         #: How much the client had not taken when that was last looked at.
         self.unsent_bytes_seen = 0
         #: Whether its client may be silent for ever, as long as it reads: it waits for what comes.
@@ -306,7 +313,7 @@ class ClientConnection(ABC):
         self.identity = identity
         shared.meter.accepted += 1
         shared.connections[id(self)] = self
-        self.active_ms = self._turn_begun_ms = shared.clock.now_ms()
+        self.opened_ms = self.active_ms = self._turn_begun_ms = shared.clock.now_ms()
         if isinstance(shown, Success) and self._is_stale():
             self.refuse(TOO_OLD)
             return
@@ -408,6 +415,14 @@ class ClientConnection(ABC):
         """Send what was written, then hang up."""
         if self.connection is not None:
             self.connection.close()
+
+    def dismiss(self, reason: str) -> None:
+        """Send what was written and hang up, as somebody wants it; the client may come again."""
+        if self.connection is not None:
+            self._say_closing(reason)
+            self.leave()
+            self.expect(DISMISSED_MS_MAX)
+            self.close()
 
     def leave(self) -> None:
         """Begin nothing more: the connection is about to be closed."""

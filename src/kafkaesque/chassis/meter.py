@@ -12,8 +12,11 @@ class Counted(Protocol):
 
     connection: Connection | None
     identity: Identity | None
-    #: When the client was last seen to do something.
+    #: When it was admitted, and when the client was last seen to do something.
+    opened_ms: int
     active_ms: int
+    #: What the client calls itself; empty where it does not.
+    client_id: str
 
     @property
     def number(self) -> int:
@@ -22,6 +25,9 @@ class Counted(Protocol):
     @property
     def is_muted(self) -> bool:
         """Whether its client is throttled at the moment."""
+
+    def dismiss(self, reason: str) -> None:
+        """Hang up; see `ClientConnection`."""
 
 
 class Meter:

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "definitions": "What RabbitMQ calls definitions: export, import.",
     "policy": "Settings of queues and exchanges by name: create, list.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
+    "connection": "Clients' connections, of all protocols: list, close.",
     "context": "Clusters by name: create, list, use, delete.",
     "login": "Log in with a password and a code, for 12 hours.",
     "logout": "End the session of login.",

@@ -37,6 +37,12 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     "showControllers": ("GET", "/controllers", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "showFindings": ("GET", "/doctor", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "listConnections": ("GET", "/connections", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "closeConnection": (
+        "DELETE",
+        "/connections/1/0?dry_run=true",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
     "listListeners": ("GET", "/listeners", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "showSeries": ("GET", "/series", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "listen": ("GET", "/live", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
@@ -109,6 +115,12 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         (_O.READ, _T.EXCHANGE, "logs"),
     ),
     "showGroup": ("GET", "/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
+    "resetOffsets": (
+        "POST",
+        "/groups/team/offsets?dry_run=true",
+        {"topic": "orders-eu", "to": "earliest"},
+        (_O.READ, _T.GROUP, "team"),
+    ),
     "whyRecord": (
         "GET",
         "/why/topics/orders-eu/partitions/0?offset=0",
@@ -196,6 +208,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
 #: What is answered where it is allowed: there is no such person, role or queue, and no key keeper.
 ANSWERS = {
     "showSubject": 404,
+    "closeConnection": 404,
     "changeUser": 404,
     "deleteUser": 404,
     "makeAccessKey": 400,
@@ -316,6 +329,12 @@ def test_an_operation_is_refused_without_its_rule(
         404 if is_hidden and operation is _O.DESCRIBE else 403
     )
     allow(cluster.live, READER, operation, kind, resource)
+    if name == "resetOffsets":
+        # Its topic is looked for only behind the group.
+        assert ask(cluster, token, name).status == 404
+        allow(cluster.live, READER, _O.DESCRIBE, _T.TOPIC, "orders-eu")
+        assert ask(cluster, token, name).status == 403
+        allow(cluster.live, READER, _O.READ, _T.TOPIC, "orders-eu")
     if name in ("bind", "unbind"):
         assert ask(cluster, token, name).status == 403
         allow(cluster.live, READER, _O.WRITE, _T.QUEUE, "mails")

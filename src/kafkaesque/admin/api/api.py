@@ -5,6 +5,7 @@ from typing import Final
 
 from kafkaesque.admin.api import (
     broker_part,
+    connection_part,
     finding_part,
     group_part,
     queue_part,
@@ -18,10 +19,12 @@ from kafkaesque.admin.api.access_routes import access_routes
 from kafkaesque.admin.api.calls import Route
 from kafkaesque.admin.api.changes import ChangePages
 from kafkaesque.admin.api.cluster import ClusterPages
+from kafkaesque.admin.api.connections import ConnectionPages, connection_routes
 from kafkaesque.admin.api.context import CensusDesk, Context
 from kafkaesque.admin.api.exchange_routes import exchange_routes
 from kafkaesque.admin.api.exchanges import ExchangePages
 from kafkaesque.admin.api.fan_out import FanOut, PartServer
+from kafkaesque.admin.api.group_changes import GroupChangePages, group_change_routes
 from kafkaesque.admin.api.groups import GroupPages
 from kafkaesque.admin.api.keys import KeyPages
 from kafkaesque.admin.api.plots import PlotPages
@@ -53,6 +56,7 @@ from kafkaesque.chassis.chassis import Chassis
 
 _PARTS: Final = (
     broker_part,
+    connection_part,
     topic_part,
     group_part,
     queue_part,
@@ -110,6 +114,8 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
         *exchange_routes(ExchangePages(context)),
         *key_routes(KeyPages(context, topics, queues)),
         *group_routes(GroupPages(context)),
+        *group_change_routes(GroupChangePages(context)),
+        *connection_routes(ConnectionPages(context)),
         *why_routes(WhyPages(context)),
         *plot_routes(plots),
         *schema_routes(SchemaPages(context)),

@@ -242,6 +242,13 @@ ROWS: Final[Mapping[str, Row]] = {
         name=lambda call: call.params["group"],
         is_hidden=True,
     ),
+    # And Read on the topic.
+    "resetOffsets": Row(
+        operation=_O.READ,
+        resource_type=ResourceType.GROUP,
+        name=lambda call: call.params["group"],
+        is_hidden=True,
+    ),
     "whyRecord": _topic(_O.DESCRIBE),
     # And of its topics those that the client may see.
     "whyGroup": Row(
@@ -258,6 +265,7 @@ ROWS: Final[Mapping[str, Row]] = {
         name=lambda call: queue_resource(QueueName(call.query.vhost, call.params["queue"])),
     ),
     "listConnections": _SEES_CLUSTER,
+    "closeConnection": Row(operation=_O.ALTER),
     "listListeners": _SEES_CLUSTER,
     "listTransactions": _FILTERED,
     "showSeries": _SEES_CLUSTER,

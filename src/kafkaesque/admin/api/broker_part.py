@@ -1,30 +1,24 @@
-"""What a broker says of itself: the parts `broker`, `listeners`, `connections` and `series`."""
+"""What a broker says of itself: the parts `broker`, `listeners` and `series`."""
 
-from itertools import islice
 from typing import Final
 
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import OnAnswer, PartServer
 from kafkaesque.admin.api.part_pages import (
     BROKER,
-    CONNECTIONS,
     LISTENERS,
     SERIES,
-    ConnectionsAnswer,
     ListenersAnswer,
     SeriesAnswer,
     SeriesQuestion,
 )
-from kafkaesque.admin.api.values import BrokerState, Connected, ListenerState, Rates
+from kafkaesque.admin.api.values import BrokerState, ListenerState, Rates
 from kafkaesque.admin.census import Census
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.process_facts import read_process_facts
 from kafkaesque.admin.series import NAMES
-from kafkaesque.chassis.meter import Counted
 from kafkaesque.model.errors import DiskFailed, InvalidRequest
 
-#: Connections that a broker describes; the others are counted.
-CONNECTIONS_MAX: Final = 5_000
 #: Rates are those of so many ms.
 RATE_MS: Final = 10_000
 
@@ -33,7 +27,6 @@ def register(context: Context, server: PartServer) -> None:
     """Have these parts served."""
     server.register(BROKER, lambda _, done: _answer_broker(context, done))
     server.register(LISTENERS, lambda _, done: done(_listeners(context)))
-    server.register(CONNECTIONS, lambda _, done: done(_connections(context)))
     server.register(SERIES, lambda question, done: done(_series(context, question)))
 
 
@@ -122,40 +115,6 @@ def _listeners(context: Context) -> ListenersAnswer:
             )
         )
     return ListenersAnswer(listeners=found)
-
-
-def _connections(context: Context) -> ConnectionsAnswer:
-    now_ms = context.doors.clock.now_ms()
-    meters = context.chassis.meters
-    every = (
-        (protocol, each) for (protocol, _), meter in meters.items() for each in meter.connections
-    )
-    found = [
-        described
-        for protocol, each in islice(every, CONNECTIONS_MAX)
-        if (described := _connected(context, protocol, each, now_ms)) is not None
-    ]
-    return ConnectionsAnswer(connections=found, total=sum(meter.open for meter in meters.values()))
-
-
-def _connected(context: Context, protocol: str, each: Counted, now_ms: int) -> Connected | None:
-    link, identity = each.connection, each.identity
-    if link is None or identity is None:
-        return None
-    return Connected(
-        broker=context.node,
-        number=each.number,
-        protocol=protocol,
-        listener=identity.listener,
-        peer=link.peer,
-        host=identity.host,
-        user=identity.user,
-        bytes_in=link.received_bytes(),
-        bytes_out=link.sent_bytes(),
-        unsent_bytes=link.unsent_bytes(),
-        idle_ms=max(0, now_ms - each.active_ms),
-        is_throttled=each.is_muted,
-    )
 
 
 def _series(context: Context, question: SeriesQuestion) -> SeriesAnswer:

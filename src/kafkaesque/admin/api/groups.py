@@ -1,9 +1,8 @@
-"""`/groups`, `/transactions`, `/connections`, `/listeners`."""
+"""`/groups` and `/transactions`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,27 +11,23 @@ from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.paging import ListQuery, PageOf, sort_field, take_page, wants
+from kafkaesque.admin.api.part_list import Keys, answer_list, page_view
 from kafkaesque.admin.api.part_pages import (
-    CONNECTIONS,
     GROUP,
     GROUPS,
-    LISTENERS,
     PARTITIONS,
     TRANSACTIONS,
     GroupAnswer,
     GroupQuestion,
-    Nothing,
     PartitionsAnswer,
     PartitionsQuestion,
     TransactionsAnswer,
     TransactionsQuestion,
 )
 from kafkaesque.admin.api.values import (
-    ConnectionList,
     GroupList,
     GroupOffset,
     GroupView,
-    ListenerList,
     Origin,
     Transaction,
     TransactionList,
@@ -40,26 +35,10 @@ from kafkaesque.admin.api.values import (
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId, TopicPartition
 
-Keys = dict[str, Callable[[Any], Any]]
-
 _GROUP_KEYS: Keys = {
     "group": lambda each: each.group,
     "lag": lambda each: each.lag,
     "state": lambda each: each.state,
-}
-_CONNECTION_KEYS: Keys = {
-    "number": lambda each: (each.broker, each.number),
-    "peer": lambda each: each.peer,
-    "protocol": lambda each: each.protocol,
-    "user": lambda each: each.user,
-    "bytes_in": lambda each: each.bytes_in,
-    "bytes_out": lambda each: each.bytes_out,
-    "idle_ms": lambda each: each.idle_ms,
-}
-_LISTENER_KEYS: Keys = {
-    "broker": lambda each: (each.broker, each.protocol, each.name),
-    "name": lambda each: each.name,
-    "connections": lambda each: each.connections,
 }
 _TRANSACTION_KEYS: Keys = {
     "transactional_id": lambda each: each.transactional_id,
@@ -77,7 +56,8 @@ class GroupPages:
 
     def list_groups(self, call: Call[ListQuery, None]) -> None:
         """List groups of all coordinators."""
-        self._list(
+        answer_list(
+            self._context,
             call,
             GROUPS,
             "groups",
@@ -85,61 +65,6 @@ class GroupPages:
             GroupList,
             lambda each: str(each.group),
             lambda each: call.sees(ResourceType.GROUP, each.group),
-        )
-
-    def list_connections(self, call: Call[ListQuery, None]) -> None:
-        """List connections at all brokers."""
-        self._list(
-            call,
-            CONNECTIONS,
-            "connections",
-            _CONNECTION_KEYS,
-            ConnectionList,
-            lambda each: f"{each.peer} {each.user} {each.protocol} {each.listener}",
-        )
-
-    def list_listeners(self, call: Call[ListQuery, None]) -> None:
-        """List listeners of all brokers."""
-        self._list(
-            call,
-            LISTENERS,
-            "listeners",
-            _LISTENER_KEYS,
-            ListenerList,
-            lambda each: f"{each.name} {each.protocol} {each.address}",
-        )
-
-    def _list(
-        self,
-        call: Call[ListQuery, None],
-        page_kind: Any,
-        attribute: str,
-        keys: Keys,
-        listing: Any,
-        words: Callable[[Any], str],
-        is_seen: Callable[[Any], bool] = lambda _: True,
-    ) -> None:
-        query, default = call.query, next(iter(keys))
-        sort_field(query, keys, default)
-
-        def show(gathered: Gathered[Any]) -> None:
-            told = [e for answer in gathered.answers.values() for e in getattr(answer, attribute)]
-            found = [each for each in told if wants(query, words(each)) and is_seen(each)]
-            page = take_page(found, query, keys, default)
-            call.answer(self._listing(listing, page, gathered.sources))
-
-        self._context.fan_out.ask_all(
-            page_kind, Nothing(), lambda gathered: call.guard(lambda: show(gathered))
-        )
-
-    def _listing(self, listing: Any, page: PageOf, sources: list[Origin]) -> Any:
-        return listing(
-            as_of=self._context.now(),
-            seen_by=self._context.node,
-            sources=sources,
-            total=page.total,
-            next=page.next,
-            items=page.items,
         )
 
     # -- /transactions
@@ -177,7 +102,7 @@ class GroupPages:
                     for each in page.items
                 ]
                 whole = PageOf(items, page.total, page.next)
-                call.answer(self._listing(TransactionList, whole, gathered.sources))
+                call.answer(page_view(self._context, TransactionList, whole, gathered.sources))
 
             fan_out.ask(TRANSACTIONS, questions, on_described)
 

@@ -123,6 +123,19 @@ class ConnectionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
     total: int
 
 
+class CloseConnection(msgspec.Struct, frozen=True, kw_only=True):
+    """End a client's connection, or say whether it is there."""
+
+    number: int
+    is_dry_run: bool
+
+
+class ConnectionClosed(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose it was; None: it was gone."""
+
+    peer: str | None
+
+
 class ListenersAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Listeners of a broker."""
 
@@ -242,6 +255,9 @@ TOPIC_GROUPS: Final = PartPage(
 )
 GROUP: Final = PartPage(name="group", question=GroupQuestion, answer=GroupAnswer)
 CONNECTIONS: Final = PartPage(name="connections", question=Nothing, answer=ConnectionsAnswer)
+CLOSE_CONNECTION: Final = PartPage(
+    name="close-connection", question=CloseConnection, answer=ConnectionClosed
+)
 LISTENERS: Final = PartPage(name="listeners", question=Nothing, answer=ListenersAnswer)
 TRANSACTIONS: Final = PartPage(
     name="transactions", question=TransactionsQuestion, answer=TransactionsAnswer

@@ -319,14 +319,21 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
     """A client's connection."""
 
     broker: int
+    #: Of all connections of the broker since its start.
     number: int
     protocol: str
     listener: str
     peer: str
     host: str
     user: str
+    #: What the client calls itself: client id, name of the connection, or user agent.
+    client_id: str = ""
+    opened_at: int | None = None
     bytes_in: int
     bytes_out: int
+    #: Bytes a second since the connections were last looked at; null the first time.
+    rate_in: float | None = None
+    rate_out: float | None = None
     unsent_bytes: int
     idle_ms: int
     is_throttled: bool

@@ -16,7 +16,7 @@ from kafkaesque.broker.metadata.queue_names import (
     is_own_vhost,
     queue_resource,
 )
-from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
@@ -154,6 +154,12 @@ class Call:
         """Return a command for the controller that says for whom it is, where that is known."""
         rights = self.request.visitor.rights
         return rights.sign(command) if isinstance(rights, Rights) else command
+
+    @property
+    def client(self) -> OnBehalfOf | None:
+        """Who asks, for the audit log, where that is known."""
+        rights = self.request.visitor.rights
+        return rights.client if isinstance(rights, Rights) else None
 
     # -- answers
 

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkaesque.access.operations import Operation
+from kafkaesque.admin.api.connections import tell_closed
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import (
     BROKER,
+    CLOSE_CONNECTION,
     CONNECTIONS,
+    CloseConnection,
     ConnectionsAnswer,
     Nothing,
     QueueRow,
@@ -60,6 +63,7 @@ class ClusterPages:
             Route(method="GET", path="/nodes/{node}", handle=self.show_node),
             Route(method="GET", path="/connections", handle=self.list_connections),
             Route(method="GET", path="/connections/{connection}", handle=self.show_connection),
+            Route(method="DELETE", path="/connections/{connection}", handle=self.close_connection),
             # What RabbitMQ has and we do not: nothing is there, which is true.
             *(
                 Route(method="GET", path=path, handle=_answer_none)
@@ -202,12 +206,31 @@ class ClusterPages:
 
         self._with_connections(call, show)
 
+    def close_connection(self, call: Call) -> None:
+        """Hang up on a client, which may connect again."""
+        call.need_cluster(Operation.ALTER)
+        name = call.params["connection"]
+
+        def close(found: Sequence[Connected]) -> None:
+            each = next((each for each in found if _connection(each).name == name), None)
+            if each is None:
+                raise not_found(f"there is no connection {name!r}")
+            question = CloseConnection(number=each.number, is_dry_run=False)
+            node = NodeId(each.broker)
+            place = f"{each.broker}:{each.number}"
+            tell_closed(self._context.doors, call.client, place, each.peer)
+            self._context.fan_out.ask_one(CLOSE_CONNECTION, node, question, lambda _: call.done())
+
+        self._ask_connections(call, close)
+
     def _with_connections(self, call: Call, then: _Then) -> None:
         call.need_cluster(Operation.DESCRIBE)
+        self._ask_connections(call, lambda found: then([_connection(each) for each in found]))
 
+    def _ask_connections(self, call: Call, then: Callable[[Sequence[Connected]], None]) -> None:
         def on_told(gathered: Gathered[ConnectionsAnswer]) -> None:
             every = [each for told in gathered.answers.values() for each in told.connections]
-            call.guard(lambda: then([_connection(each) for each in every]))
+            call.guard(lambda: then(every))
 
         self._context.fan_out.ask_all(CONNECTIONS, Nothing(), on_told)
 
@@ -219,6 +242,8 @@ def _connection(connected: Connected) -> ConnectionShown:
         node=node_name(connected.broker),
         protocol=_PROTOCOLS.get(connected.protocol, connected.protocol),
         user=connected.user,
+        user_provided_name=connected.client_id,
+        connected_at=connected.opened_at,
         peer_host=connected.host,
         peer_port=int(port) if port.isdecimal() else None,
         state="flow" if connected.is_throttled else "running",

@@ -129,6 +129,9 @@ class ConnectionShown(Answer, frozen=True, kw_only=True):
     recv_oct: int
     send_oct: int
     send_pend: int
+    #: What the client calls itself.
+    user_provided_name: str = ""
+    connected_at: int | None = None
     type: str = "network"
 
 

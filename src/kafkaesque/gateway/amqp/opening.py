@@ -93,6 +93,7 @@ class Opening:
     def _log_in(self, start_ok: m.ConnectionStartOk) -> None:
         connection = self._connection
         self._start_ok = start_ok
+        connection.client_id = _name_of(start_ok)
         connection.knows_blocked = has_capability(start_ok, BLOCKED)
         connection.knows_cancel = has_capability(start_ok, CANCEL_NOTIFY)
         offered = self._mechanisms()
@@ -204,3 +205,10 @@ class Opening:
 
 def _error(code: ReplyCode, what: str, method: Method) -> AmqpError:
     return AmqpError(code, what, type(method).class_id, type(method).method_id)
+
+
+def _name_of(start_ok: m.ConnectionStartOk) -> str:
+    """Return what a client calls its connection, or else what it is made with."""
+    told = start_ok.client_properties
+    names = (told.get("connection_name"), told.get("product"))
+    return next((each for each in names if isinstance(each, str) and each), "")

@@ -77,6 +77,7 @@ class KafkaConnection(Caller):
         try:
             header = read_request_header(frame, context.supported)
             call = Call(self, header, frame)
+            self.client_id = header.client_id or ""
             self._calls.append(call)
             self._held_bytes += call.held_bytes
             shared.meter.requests += 1

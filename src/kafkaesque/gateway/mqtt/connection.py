@@ -340,6 +340,13 @@ class MqttConnection(MqttLink):
             self.is_over = True
         super().close()
 
+    def dismiss(self, reason: str) -> None:
+        """See `ClientConnection`; the client is told that it was no mistake of its own."""
+        if self.connection is not None and not self.is_over:
+            self.write(self.codec.close(_R.ADMINISTRATIVE_ACTION, reason))
+            self.is_over = True
+        super().dismiss(reason)
+
     def on_gone(self) -> None:
         """See `ClientConnection`."""
         self.is_over = True

@@ -23,7 +23,6 @@ class MqttLink(ClientConnection):
     """A connection; `MqttConnection` is the whole of it."""
 
     __slots__ = (
-        "client_id",
         "codec",
         "desk",
         "is_over",
@@ -39,7 +38,6 @@ class MqttLink(ClientConnection):
         super().__init__(shared)
         self.desk: Final = desk
         self.codec: Final = Codec(shared.clock.now_ms())
-        self.client_id = ""
         #: Who has logged in; empty: nobody in particular.
         self.user = ""
         #: Whether nothing more is to be said.

@@ -188,6 +188,7 @@ class NatsConnection(ClientConnection):
             case CommandRefused():
                 self.write(write_error(event.text.value))
             case Connected():
+                self.client_id = event.options.name or ""
                 log_in(self, self, event.options, self._nonce)
             case ConnectionFailed():
                 self.fail(event.error)

@@ -31,13 +31,11 @@ def to_exchange(operation: Operation, name: str) -> Need:
 class StompLink(QueueingLink):
     """A connection; `StompConnection` is the whole of it."""
 
-    __slots__ = ("client_id", "codec")
+    __slots__ = ("codec",)
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(desk, shared)
         self.codec: Final = Codec(shared.clock.now_ms())
-        #: By which a client's durable subscriptions are told from those of others.
-        self.client_id = ""
 
     @property
     def is_closed(self) -> bool:
