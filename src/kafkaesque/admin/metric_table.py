@@ -149,6 +149,13 @@ AUDIT_EVENTS = _counter(
 AUDIT_DROPPED = _counter(
     "audit_dropped", "Audited events that were lost because too many waited to be written."
 )
+TRACE_SPANS = _counter("trace_spans", "Spans that were made of traced messages.")
+TRACE_SPANS_LOST = _counter(
+    "trace_spans_lost", "Spans that the collector did not take, or that had no room."
+)
+TRACE_BATCHES_SKIPPED = _counter(
+    "trace_batches_skipped", "Batches that were not searched for traces, as it would take too long."
+)
 AUDIT_WAITING = _gauge("audit_waiting", "Audited events that wait to be written.")
 LISTENER_REQUESTS = _counter(
     "listener_requests",
@@ -488,6 +495,9 @@ SECTIONS = (
             AUDIT_EVENTS,
             AUDIT_DROPPED,
             AUDIT_WAITING,
+            TRACE_SPANS,
+            TRACE_SPANS_LOST,
+            TRACE_BATCHES_SKIPPED,
             LISTENER_REQUESTS,
             LISTENER_BYTES_IN,
             LISTENER_BYTES_OUT,

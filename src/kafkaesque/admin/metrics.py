@@ -70,6 +70,7 @@ class MetricsPage:
             self._write_groups(sheet, census)
             write_queues(sheet, self._doors, census.queues)
             self._write_live(sheet)
+            self._write_traces(sheet)
             asked = self._asked_queues(request)
             write_single_queues(sheet, self._doors, [*census.queues.oldest, *asked])
             self._write_process(sheet)
@@ -94,6 +95,13 @@ class MetricsPage:
         sheet.add(table.LIVE_DROPPED, tally.dropped)
         for protocol, count in sorted(self._doors.activity.client_drops.items()):
             sheet.add(table.CLIENT_DROPS, count, protocol)
+
+    def _write_traces(self, sheet: Sheet) -> None:
+        tracer = self._doors.activity.tracer
+        if tracer is not None:
+            sheet.add(table.TRACE_SPANS, tracer.made)
+            sheet.add(table.TRACE_SPANS_LOST, tracer.lost)
+            sheet.add(table.TRACE_BATCHES_SKIPPED, tracer.skipped)
 
     def _write_broker(self, sheet: Sheet) -> None:
         doors = self._doors

@@ -3,7 +3,10 @@
 Whoever does the work adds to them, gateways as well; nothing is read, locked or allocated for it.
 """
 
+from kafkaesque.broker.tracer import Tracer
+from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.histogram import Histogram
+from kafkaesque.model.ids import TopicPartition
 
 
 class Activity:
@@ -23,6 +26,7 @@ class Activity:
         "messages_in",
         "produce_errors",
         "requests",
+        "tracer",
         "truncations",
     )
 
@@ -49,6 +53,21 @@ class Activity:
         self.truncations = 0
         #: From an append on the leader until it is committed; one at a time in each group.
         self.commit_latency = Histogram()
+        #: Told of messages that belong to a trace; None: nobody asks for traces.
+        self.tracer: Tracer | None = None
+
+    def note_append(
+        self,
+        where: TopicPartition,
+        records: bytearray | memoryview,
+        batch: BatchHeader,
+        base_offset: int,
+    ) -> None:
+        """Count a client's batch that is in the log now."""
+        self.messages_in += batch.last_offset_delta + 1
+        self.bytes_in += len(records)
+        if self.tracer is not None:
+            self.tracer.on_appended(where, records, batch, base_offset)
 
     def note_request(self, api_key: int, duration_ns: int) -> None:
         """Count a request that is answered."""

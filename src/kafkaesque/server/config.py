@@ -5,6 +5,7 @@ wrong type or a value out of range with its name, what is allowed, and the neare
 """
 
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -246,6 +247,14 @@ SERVER_OPTIONS = OptionTable(
             "others unwrap what was wrapped before.",
         ),
         Option(
+            name="tracing.endpoint",
+            type=STRING,
+            default="",
+            doc="Where spans of traced messages are sent, by OTLP over HTTP, such as "
+            "http://127.0.0.1:4318/v1/traces; empty: nothing is traced. See "
+            "[Traces](operations.md#traces).",
+        ),
+        Option(
             name="log.level",
             type=STRING,
             default="info",
@@ -266,6 +275,8 @@ SERVER_OPTIONS = OptionTable(
 _LISTENERS = "listener"
 _SECTIONS = ("broker", "controllers", "options", "tls", _LISTENERS)
 _ENVIRONMENT = "KAFKAESQUE_"
+#: A name and a password in it would stand in logs.
+_ENDPOINT = re.compile(r"https?://([^\s/@:\[\]]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?(/[^\s?#]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +291,8 @@ class ServerConfig:
     tls: tuple[TlsSettings, ...] = ()
     #: Whose tokens clients may log in by; None: nobody's but the cluster's own.
     oauth: OauthSettings | None = None
+    #: Where spans go; empty: there are none.
+    tracing_endpoint: str = ""
 
 
 def load_config(
@@ -402,6 +415,7 @@ def _make(
     keeper_keys = _keeper_keys(str(values["key.keeper.file"]), faults)
     faults += _unsealable(parsed_options, has_keeper=bool(values["key.keeper.file"]))
     oauth = _oauth(values, broker, faults)
+    faults += _untraceable(str(values["tracing.endpoint"]))
     with _gathered(faults):
         check_access(listeners, has_secret=bool(values["cluster.secret.file"]))
     peer_listener = peer_address._replace(host=str(values["peer.host"]) or advertised)
@@ -436,12 +450,18 @@ def _make(
         broker=config,
         tls=tuple(all_tls),
         oauth=oauth,
+        tracing_endpoint=str(values["tracing.endpoint"]),
     )
 
 
 def _unsealable(options: Mapping[str, OptionValue], *, has_keeper: bool) -> Iterator[str]:
     if options.get(INTERNAL_ENCRYPTION, NONE) != NONE and not has_keeper:
         yield f"{INTERNAL_ENCRYPTION} needs key.keeper.file: nothing is sealed without a key"
+
+
+def _untraceable(endpoint: str) -> Iterator[str]:
+    if endpoint and _ENDPOINT.fullmatch(endpoint) is None:
+        yield f"tracing.endpoint is http://HOST:PORT/v1/traces or https://..., not {endpoint!r}"
 
 
 def _oauth(

@@ -1,7 +1,7 @@
-"""The files of a broker's security that are read again while it runs: certificates, and keys.
+"""What a broker's process has beside the broker: files that are read again, and spans that leave.
 
-What reads, checks and watches them is imported here, in functions, and so only by brokers that have
-such files.
+What reads, checks and watches certificates and keys, and what sends spans, is imported here, in
+functions, and so only by brokers that have such files, or such a place.
 """
 
 import logging
@@ -35,7 +35,7 @@ def load_watched(config: ServerConfig) -> Sequence[StartWatch]:
     Raises:
         ConfigError: a file cannot be used.
     """
-    starts = (_load_certificates(config), _load_keys(config))
+    starts = (_load_certificates(config), _load_keys(config), _load_tracing(config))
     return [each for each in starts if each is not None]
 
 
@@ -83,5 +83,29 @@ def _load_keys(config: ServerConfig) -> StartWatch | None:
         )
         watch.start(verifier)
         return watch
+
+    return start
+
+
+def _load_tracing(config: ServerConfig) -> StartWatch | None:
+    endpoint = config.tracing_endpoint
+    if not endpoint:
+        return None
+    from kafkaesque.broker.tracer import Tracer
+    from kafkaesque.server.trace_export import TraceExport
+
+    def start(world: RealEnv, doors: Doors) -> Watch:
+        tracer = Tracer(world.env.clock, world.env.dice)
+        doors.activity.tracer = tracer
+        export = TraceExport(
+            endpoint=endpoint,
+            tracer=tracer,
+            node=doors.cluster.node,
+            cluster_id=config.broker.cluster_id,
+            report=_log.info,
+            report_warning=_log.warning,
+        )
+        export.start()
+        return export
 
     return start

@@ -322,8 +322,7 @@ class Partition:
             self.producers.note(batch, base_offset)  # the turn's next request follows on it
             if self.tables is not None:  # its offsets and its time were written by the append
                 self.tables.note(read_batch_header(stored), stored, base_offset)
-            self._activity.messages_in += batch.last_offset_delta + 1
-            self._activity.bytes_in += len(records)
+            self._activity.note_append(self.state.topic_partition, records, batch, base_offset)
         result = ProduceResult(
             base_offset=base_offset,
             log_start_offset=replica.log.start_offset,
@@ -641,6 +640,8 @@ class Partition:
             self._wake()
             return
         self.high_watermark = high_watermark
+        if self._activity.tracer is not None:
+            self._activity.tracer.on_committed(self.state.topic_partition, high_watermark)
         self.producers.on_committed(high_watermark)
         if self.tables is not None:
             self.tables.on_committed(high_watermark)

@@ -179,6 +179,8 @@ class _Fetch:
                 if diverging is not None:
                     return self._fetched(partition, asked.partition, [], diverging)
             partition.check_fetch_offset(Offset(asked.fetch_offset))
+            if self._doors.activity.tracer is not None:
+                self._trace(TopicPartition(name, asked.partition), asked)
             limit = self._limit(asked.partition_max_bytes)
             if self._request.isolation_level == _READ_COMMITTED:
                 return self._read_committed(wanted, partition, limit)
@@ -198,6 +200,12 @@ class _Fetch:
             )
             return None
         return self._fetched(partition, asked.partition, self._within_limit(ranges))
+
+    def _trace(self, where: TopicPartition, asked: PartitionAsked) -> None:
+        tracer, call = self._doors.activity.tracer, self._call
+        if tracer is not None:
+            client_id = call.header.client_id or ""
+            tracer.on_asked(call.connection.number, where, asked.fetch_offset, client_id)
 
     def _is_served_by_follower(self, partition: Partition, asked: PartitionAsked) -> bool:
         return self._doors.reading.is_served_by_follower(
