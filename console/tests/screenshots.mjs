@@ -1,32 +1,88 @@
-// Makes the pictures of the documentation: node console/tests/screenshots.mjs FOLDER
+// Makes the pictures of docs/console.md: node console/tests/screenshots.mjs FOLDER
+import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Cluster } from './cluster.mjs';
 import { Eyes, launch } from './eyes.mjs';
 
-const folder = process.argv[2] ?? 'docs';
-/** So long something is published before the picture, for plots to show. */
+const folder = join(process.argv[2] ?? 'docs', 'screenshots');
+/** So long something is published before the pictures, for plots to show. */
 const TRAFFIC_MS = 60_000;
+/** All pictures together: they are part of every checkout. */
+const BYTES_MAX = 2_000_000;
+const SIZE = { width: 1200, height: 760 };
 
-const [cluster, browser] = await Promise.all([Cluster.start(), launch()]);
-try {
-  await cluster.fill();
-  const until = Date.now() + TRAFFIC_MS;
+/** Each page: the name of its picture, its address, and what it shows when it is ready. */
+const PAGES = [
+  ['overview', '', 'Messages in'],
+  ['topics', 'topics', 'orders'],
+  ['topic-messages', 'topics/orders', 'order number'],
+  ['topic-partitions', 'topics/orders?tab=partitions', 'first offset'],
+  ['topic-groups', 'topics/orders?tab=groups', 'billing'],
+  ['topic-options', 'topics/orders?tab=options', 'retention.ms'],
+  ['queues', 'queues', 'mails'],
+  ['queue-messages', 'queues/letters', 'attempts in mails'],
+  ['queue-state', 'queues/mails?tab=state', 'kept from'],
+  ['exchanges', 'exchanges', 'everything'],
+  ['exchange', 'exchanges/logs', 'audit.#'],
+  ['groups', 'groups', 'billing'],
+  ['group', 'groups/billing', 'Nobody is in the group'],
+  ['brokers', 'brokers', 'broker 3'],
+  ['broker', 'brokers/2', 'metadata offset'],
+  ['connections', 'connections', 'shop-frontend'],
+  ['listeners', 'connections?tab=listeners', 'accepted'],
+  ['controllers', 'controllers', 'high watermark'],
+  ['transactions', 'transactions', 'the same in a terminal'],
+  ['schemas', 'schemas', 'orders-value'],
+  ['schema', 'schemas/orders-value', '"Order"'],
+  ['why', 'why?kind=group&name=billing', 'What helps'],
+  ['users', 'access', 'app'],
+  ['roles', 'access?tab=roles', 'who looks'],
+  ['rules', 'access?tab=rules', 'orders-'],
+  ['explain', 'access?tab=explain&operation=read&type=topic&name=orders-eu', 'Nobody else may'],
+  ['keys', 'keys', 'Nothing is encrypted'],
+  ['certificates', 'keys?tab=certificates', 'in the clear'],
+  ['audit', 'audit', 'Nothing was audited'],
+  ['account', 'account', 'Nobody has to log in here'],
+  ['doctor', 'doctor', 'as of'],
+];
+
+async function publishFor(cluster, ms) {
+  const until = Date.now() + ms;
   for (let i = 0; Date.now() < until; i += 1) {
     const burst = 4 + Math.round(4 * Math.sin(i / 6));
     await Promise.all(
       Array.from({ length: burst }, (_, k) =>
-        cluster.change('POST', '/topics/orders/messages', { key: `k${i}-${k}`, value: `{"order": ${i}}` }),
+        cluster.change('POST', '/topics/orders/messages', { key: `k${i}-${k}`, value: `order number ${i}` }),
       ),
     );
     await new Promise((resolve) => setTimeout(resolve, 150));
   }
-  const eyes = await Eyes.open(browser, { width: 1280, height: 860 });
-  await eyes.go(cluster.url(), 'Messages in');
-  await eyes.page.waitForFunction(() => document.querySelectorAll('.canvas canvas').length >= 9);
-  await new Promise((resolve) => setTimeout(resolve, 4_000));
-  await eyes.page.screenshot({ path: join(folder, 'console.png') });
+}
+
+const [cluster, browser] = await Promise.all([Cluster.start(), launch()]);
+try {
+  await mkdir(folder, { recursive: true });
+  await cluster.fill({ isHostile: false });
+  const stopClient = cluster.keepConnected('shop-frontend');
+  await publishFor(cluster, TRAFFIC_MS);
+  const eyes = await Eyes.open(browser, SIZE);
+  for (const [name, page, text] of PAGES) {
+    await eyes.go(cluster.url(`/#/${page}`), text);
+    if (name === 'overview') {
+      await eyes.page.waitForFunction(() => document.querySelectorAll('.canvas canvas').length >= 9);
+      await new Promise((resolve) => setTimeout(resolve, 4_000));
+    }
+    // Lists that were shown before are asked for again within three seconds, with rates then.
+    if (name === 'connections') await new Promise((resolve) => setTimeout(resolve, 4_000));
+    await eyes.page.screenshot({ path: join(folder, `${name}.webp`), type: 'webp', quality: 60 });
+  }
   await eyes.close();
+  stopClient();
 } finally {
   await browser.close();
   await cluster.stop();
 }
+const sizes = await Promise.all((await readdir(folder)).map(async (name) => (await stat(join(folder, name))).size));
+const total = sizes.reduce((sum, size) => sum + size, 0);
+console.log(`${sizes.length} pictures, ${total} bytes`);
+if (total > BYTES_MAX) throw new Error(`they take more than ${BYTES_MAX} bytes`);
