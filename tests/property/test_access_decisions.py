@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ MEMBERS = st.builds(
     roles=st.lists(st.sampled_from(ROLES), unique=True).map(tuple),
     is_disabled=st.sampled_from([False, False, False, True]),
 )
+Question = tuple[str, str, Operation, ResourceType, str]
 QUESTIONS = st.tuples(
     st.sampled_from(USERS),
     st.sampled_from(HOSTS),
@@ -52,6 +54,28 @@ QUESTIONS = st.tuples(
     st.sampled_from(TYPES),
     st.sampled_from(NAMES),
 )
+
+
+def with_rivals(rules: list[Rule]) -> list[Rule]:
+    """The rules, and for some of them one for all users that says the opposite of the same."""
+    found = {each.key: each for each in rules}
+    for each in rules[::2]:
+        effect = Effect.ALLOW if each.effect is Effect.DENY else Effect.DENY
+        rival = msgspec.structs.replace(each, effect=effect, principal=Principal("User:*"))
+        found.setdefault(rival.key, rival)
+    return list(found.values())
+
+
+def about(rules: list[Rule]) -> list[Question]:
+    """What each rule is for, asked by everybody: drawn questions seldom meet two rules."""
+    return [
+        (user, host, operation, each.resource_type, each.name or "a")
+        for each in rules
+        for user in USERS
+        for host in ("10.0.0.1", "2001:db8::1")
+        for operation in (Operation.DESCRIBE, each.operation)
+        if operation is not Operation.ALL
+    ]
 
 
 def is_for_host(wanted: str, host: str) -> bool:
@@ -116,13 +140,12 @@ def naive(
 
 @given(RULE_SETS, st.lists(MEMBERS, unique_by=lambda each: each.name), st.lists(QUESTIONS))
 def test_decisions_are_those_of_the_naive_evaluator(
-    rules: list[Rule],
-    users: list[User],
-    questions: list[tuple[str, str, Operation, ResourceType, str]],
+    rules: list[Rule], users: list[User], questions: list[Question]
 ) -> None:
+    rules = with_rivals(rules)
     judge = Judge(state_of(*rules, users=tuple(users), roles=EXISTING_ROLES))
     known = {each.name: each for each in users}
-    for name, *rest in questions:
+    for name, *rest in [*questions, *about(rules)]:
         user = known.get(name, User(name=name))
         expected = naive(rules, user, *rest)  # type: ignore[arg-type]
         # Twice: by the rules, and from memory.
