@@ -213,6 +213,51 @@ def test_rules_say_who_gets_what(secured: Secured, expiry_s: int) -> None:
     assert client.expect(p.Publish).payload == b"shown"
 
 
+def test_a_share_gives_no_right(secured: Secured) -> None:
+    root = new_name("house")
+    client, _ = connect(secured)
+    allow(secured.live, "other", Operation.READ, ResourceType.TOPIC, f"{root}/*")
+    reasons = subscribe(client, f"$share/g/{root}/+", "$share/g/#", "$share/g/elsewhere")
+    assert reasons == (R.GRANTED_QOS_1, R.NOT_AUTHORIZED, R.NOT_AUTHORIZED)
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+def test_retained_messages_are_judged_as_others(secured: Secured, expiry_s: int) -> None:
+    root, live = new_name("house"), secured.live
+    publisher, _ = connect(secured, "root")
+    for name, payload in (("secret", b"hidden"), ("open", b"shown")):
+        message = p.Publish(
+            topic=f"{root}/{name}", payload=payload, qos=1, packet_id=1, retain=True
+        )
+        publisher.send(message)
+        publisher.expect(p.Puback)
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, f"{root}/*")
+    deny = {"effect": Effect.DENY}
+    allow(live, "other", Operation.READ, ResourceType.TOPIC, f"{root}/secret", **deny)
+    client, _ = connect(secured, expiry_s=expiry_s)
+    assert subscribe(client, f"{root}/+") == (R.GRANTED_QOS_1,)
+    kept = client.expect(p.Publish)
+    assert (kept.payload, kept.retain) == (b"shown", True)
+    client.send(p.Puback(packet_id=kept.packet_id))
+    publish(publisher, f"{root}/last", b"last")
+    assert client.expect(p.Publish).payload == b"last"
+
+
+def test_an_alias_gives_no_right(secured: Secured) -> None:
+    root = new_name("house")
+    allow(secured.live, "other", Operation.WRITE, ResourceType.TOPIC, f"{root}/open")
+    client, _ = connect(secured)
+    for topic, reason in (
+        (f"{root}/secret", R.NOT_AUTHORIZED),
+        ("", R.NOT_AUTHORIZED),
+        (f"{root}/open", R.NO_MATCHING_SUBSCRIBERS),
+        ("", R.NO_MATCHING_SUBSCRIBERS),
+    ):
+        alias = Properties(topic_alias=1)
+        client.send(p.Publish(topic=topic, payload=b"x", qos=1, packet_id=1, properties=alias))
+        assert client.expect(p.Puback).reason is reason, topic
+
+
 def test_a_will_needs_the_right_to_publish(secured: Secured) -> None:
     topic = new_name("status/")
     will = p.Will(topic=topic, payload=b"gone")
