@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.listeners import AMQP, AccessMode, default_listener
+from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from tests.unit.gateway_kafka.live import LiveCluster
@@ -165,6 +167,31 @@ def test_a_log_in_is_optional_where_it_is(secured: Secured) -> None:
         secured.do(lambda channel: None, "root", "wrong", mode)
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="403"):
         secured.do(lambda channel: channel.queue_declare("other-free"), "other", PASSWORD, mode)
+
+
+def test_nobody_is_anonymous_where_a_log_in_is_required(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        pika.PlainCredentials, "response_for", lambda self, start: ("ANONYMOUS", b"")
+    )
+    secured.do(lambda channel: None, mode=AccessMode.OPTIONAL)
+    said = "unknown authentication mechanism 'ANONYMOUS'"
+    with pytest.raises(pika.exceptions.ProbableAuthenticationError, match=said):
+        secured.do(lambda channel: None)
+
+
+def test_a_new_secret_that_is_wrong_ends_it(secured: Secured) -> None:
+    secured.do(lambda channel: channel.connection.update_secret(PASSWORD, "renewed"))
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="New secret was refused"):
+        secured.do(lambda channel: channel.connection.update_secret("wrong", "renewed"))
+
+
+def test_a_log_in_that_takes_many_bytes_is_refused(secured: Secured) -> None:
+    said = f"{LOGIN_BYTES_MAX} bytes have come before the log-in"
+    with socket.create_connection(("127.0.0.1", secured.ports[AccessMode.REQUIRED])) as link:
+        link.sendall(bytes(60_000))
+        secured.live.wait(lambda: any(said in each for each in secured.live.reports), said)
 
 
 def test_rules_say_who_may_do_what(secured: Secured) -> None:
