@@ -31,6 +31,7 @@ from kafkaesque.broker.requests.access_commands import PutCredential, RemoveCred
 from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic
 from kafkaesque.broker.requests.queue_commands import ChangeQueue
+from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.nats.gateway import NatsGateway
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode
@@ -219,6 +220,31 @@ def test_where_a_log_in_is_optional_nobody_in_particular_comes_in(secured: Secur
     assert secured.answer(AccessMode.OPTIONAL) == b"PONG\r\n"
     wrong = secured.answer(AccessMode.OPTIONAL, user="root", **password("wrong"))
     assert wrong == b"-ERR 'Authorization Violation'\r\n"
+
+
+def test_a_log_in_that_takes_many_bytes_is_refused(secured: Secured) -> None:
+    said = f"{LOGIN_BYTES_MAX} bytes have come before the log-in"
+    with socket.create_connection(("127.0.0.1", secured.ports[AccessMode.REQUIRED])) as link:
+        link.sendall(b"PING\r\n" * 10_000)
+        secured.live.wait(lambda: any(said in each for each in secured.live.reports), said)
+
+
+def test_what_is_denied_among_what_is_wanted_does_not_come(secured: Secured) -> None:
+    allow(secured.live, "other", Operation.READ, ResourceType.SUBJECT, "mails/*")
+    deny(secured.live, "other", "mails/secret")
+
+    async def act(client: Client, errors: list[str]) -> list[bytes]:
+        wanted = await client.subscribe("mails.*")
+        await client.flush()
+        root = await secured.connect("root")
+        for subject in ("mails.secret", "mails.open"):
+            await root.publish(subject, subject.encode())
+        await root.flush()
+        await root.close()
+        found = await wanted.next_msg(timeout=30)
+        return [found.data]
+
+    assert secured.do(act, user="other") == [b"mails.open"]
 
 
 def test_subjects_are_judged(secured: Secured) -> None:
