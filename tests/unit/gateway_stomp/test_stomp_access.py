@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -13,6 +14,7 @@ import stomp
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.listeners import STOMP, AccessMode, default_listener
+from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.stomp.gateway import StompGateway
 from tests.unit.gateway_kafka.live import LiveCluster
@@ -186,6 +188,13 @@ def test_a_log_in_is_optional_where_it_is(secured: Secured) -> None:
     assert "refused for user 'other'" in str(
         secured.do(send("/queue/other-free"), "other", PASSWORD, mode)
     )
+
+
+def test_a_log_in_that_takes_many_bytes_is_refused(secured: Secured) -> None:
+    said = f"{LOGIN_BYTES_MAX} bytes have come before the log-in"
+    with socket.create_connection(("127.0.0.1", secured.ports[AccessMode.REQUIRED])) as link:
+        link.sendall(b"\n" * 60_000)
+        secured.live.wait(lambda: any(said in each for each in secured.live.reports), said)
 
 
 def test_another_user_cannot_be_named(secured: Secured) -> None:
