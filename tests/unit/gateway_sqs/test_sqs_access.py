@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -175,6 +176,18 @@ def test_who_does_not_sign_or_signs_wrong_is_refused(secured: Secured) -> None:
     assert secured.refusal("list_queues", None) == "MissingAuthenticationToken"
     assert secured.refusal("list_queues", made_up) == "InvalidClientTokenId"
     assert secured.refusal("list_queues", key, secret="wrong") == "SignatureDoesNotMatch"
+    assert "ResponseMetadata" in secured.ask("list_queues", key)
+
+
+def test_a_request_that_was_signed_long_ago_is_refused(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, now = secured.key(ROOT), dt.datetime.now(dt.UTC)
+    for minutes, code in ((-16, "RequestExpired"), (16, "RequestExpired")):
+        then = now + dt.timedelta(minutes=minutes)
+        monkeypatch.setattr("botocore.auth.get_current_datetime", lambda then=then: then)
+        assert secured.refusal("list_queues", key) == code
+    monkeypatch.undo()
     assert "ResponseMetadata" in secured.ask("list_queues", key)
 
 
