@@ -15,7 +15,7 @@ from kafkaesque.access.delegation_tokens import (
     TokenRandom,
     make_delegation_token,
 )
-from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.principals import Principal, User
 from kafkaesque.access.roles import Role
 from kafkaesque.access.sealed import WrappedKey, topic_key_name
@@ -52,11 +52,14 @@ from kafkaesque.broker.requests.commands import (
     RemoveBroker,
     TopicResult,
 )
+from kafkaesque.broker.requests.exchange_commands import BindDestination, DeclareExchange
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import (
     ClusterNotAuthorized,
+    ExchangeNotAuthorized,
     GroupNotAuthorized,
     NotAuthorized,
+    QueueNotAuthorized,
     RequestRefused,
     TokenNotAuthorized,
     TopicNotAuthorized,
@@ -73,6 +76,8 @@ from kafkaesque.protocols.kafka.messages.elect_leaders_request import (
     TopicPartitions,
 )
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+from kafkaesque.routing.exchanges.kinds import ALTERNATE
+from kafkaesque.routing.exchanges.records import Destination
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.secured import (
     SECRET,
@@ -197,14 +202,32 @@ def test_a_topic_needs_its_own_rule(cluster: LiveCluster) -> None:
     assert isinstance(again, TopicNotAuthorized)
 
 
-def test_dead_letters_of_a_group_go_only_where_one_may_write(cluster: LiveCluster) -> None:
-    """Who may change a share group would otherwise have brokers write into any such topic."""
-    allow(cluster, "alice", Operation.ALTER_CONFIGS, ResourceType.GROUP, "alices-*")
-    to = [ConfigChange(name="errors.deadletterqueue.topic.name", value="salaries")]
-    change = of("alice", ChangeGroupConfig, group="alices-group", changes=to)
-    assert isinstance(submit(cluster, change), TopicNotAuthorized)
-    allow(cluster, "alice", Operation.WRITE, ResourceType.TOPIC, "salaries")
-    assert not isinstance(submit(cluster, change), Exception)
+def test_an_alternate_exchange_is_one_that_one_may_write_to(cluster: LiveCluster) -> None:
+    declaration = of(
+        "alice",
+        DeclareExchange,
+        vhost="/",
+        name="mine",
+        type="direct",
+        arguments={ALTERNATE: "others"},
+    )
+    for operation in (Operation.CREATE, Operation.READ):
+        allow(cluster, "alice", operation, ResourceType.EXCHANGE, "mine")
+    assert isinstance(submit(cluster, declaration), ExchangeNotAuthorized)
+    allow(cluster, "alice", Operation.WRITE, ResourceType.EXCHANGE, "others")
+    assert not isinstance(submit(cluster, declaration), Exception)
+    forget_rules(cluster, "alice")
+
+
+def test_a_binding_leads_where_one_may_write(cluster: LiveCluster) -> None:
+    binding = of(
+        "alice", BindDestination, vhost="/", source="amq.topic", destination=Destination("theirs")
+    )
+    assert isinstance(submit(cluster, binding), QueueNotAuthorized)
+    allow(cluster, "alice", Operation.READ, ResourceType.EXCHANGE, "amq.topic")
+    assert isinstance(submit(cluster, binding), QueueNotAuthorized)
+    allow(cluster, "alice", Operation.WRITE, ResourceType.QUEUE, "theirs")
+    assert not isinstance(submit(cluster, binding), NotAuthorized)
     forget_rules(cluster, "alice")
 
 
@@ -308,6 +331,9 @@ def test_a_broker_without_a_controller_lets_nobody_in_and_sends_all_away(tmp_pat
         )
         assert client.is_closed(2 * STALE_MS / 1000)
         assert access.is_stale
+        # Whatever asks for a right hears no, of an administrator as well.
+        asked = (Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+        assert not access.decide(SUPER, HOST, *asked).allowed
         late = Client(cluster, node=3)
         with pytest.raises(Closed):
             late.log_in("alice")
