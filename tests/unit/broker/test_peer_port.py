@@ -237,6 +237,23 @@ def test_greetings_that_no_broker_sends(port: Port, fields: dict[str, Any]) -> N
     assert port.one.peers() == []
 
 
+def test_nothing_is_heard_before_the_greeting(port: Port) -> None:
+    stranger = port.dial(leaders(1))
+    port.run_for(500)
+    assert stranger.closed
+    assert port.events.reports == []
+    assert "the first section must be a greeting" in port.reports[-1]
+
+
+def test_a_second_process_of_an_id_is_turned_away(port: Port) -> None:
+    port.meet()
+    stranger = port.dial(hello(node=2, incarnation=999))
+    port.run_for(500)
+    assert stranger.closed
+    assert port.one.incarnation(NodeId(2)) == 102
+    assert "it says that it is broker 2" in port.reports[-1]
+
+
 def test_a_second_greeting_is_refused(port: Port) -> None:
     stranger = port.dial(hello() + hello(node=78))
     port.run_for(500)
