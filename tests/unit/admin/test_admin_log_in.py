@@ -14,8 +14,10 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import User
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.totp import step_of, write_code
-from kafkaesque.broker.listeners import AccessMode
+from kafkaesque.admin.visitors import read_token, write_cookie
+from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.broker.requests.access_commands import PutUser, RemoveUser
+from kafkaesque.env.network import Address
 from tests.unit.admin.visits import CHANGE, AdminCluster, Told, Visit
 from tests.unit.gateway_kafka.secured import (
     PASSWORD,
@@ -164,6 +166,27 @@ def test_name_and_password_do_for_machines(secured: AdminCluster) -> None:
     assert secured.ask("GET", "/metrics", {"Authorization": "Basic !"}).status == 401
 
 
+def test_passwords_are_not_taken_in_the_clear(secured: AdminCluster) -> None:
+    listener = Listener(
+        protocol=ADMIN,
+        name="outside",
+        advertised=Address("127.0.0.1", 1),
+        bind=Address("0.0.0.0", 0),
+        access=AccessMode.REQUIRED,
+    )
+    port = secured.gateways[1].start(listener).port
+    body = {"user": "root", "password": PASSWORD}
+    given = base64.b64encode(f"root:{PASSWORD}".encode()).decode()
+    asked = (
+        ("POST", SESSION, CHANGE, body, 403),
+        ("GET", "/metrics", {"Authorization": f"Basic {given}"}, None, 401),
+    )
+    for method, path, headers, wanted, status in asked:
+        visit = Visit(secured.live, Address("127.0.0.1", port))
+        assert visit.ask(method, path, headers, wanted).status == status
+        visit.close()
+
+
 # -- cookies, and pages of others
 
 
@@ -185,6 +208,15 @@ def test_a_browsers_token_is_out_of_the_reach_of_scripts(secured: AdminCluster) 
         .startswith("kafkaesque_session=; ")
     )
     assert secured.ask("GET", "/api/v1/cluster", cookie).status == 401
+
+
+def test_over_tls_a_cookie_is_for_tls_alone() -> None:
+    name, *attributes = write_cookie(Secret.of("t"), 1_000, is_encrypted=True).split("; ")
+    assert name == "__Host-kafkaesque_session=t"
+    assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= set(attributes)
+    assert read_token({"cookie": name}, is_encrypted=True) == Secret.of("t")
+    # Another port of the machine, in the clear, may have set this one.
+    assert read_token({"cookie": "kafkaesque_session=t"}, is_encrypted=True) is None
 
 
 def test_a_cookie_that_was_there_before_the_log_in_is_worth_nothing(secured: AdminCluster) -> None:
