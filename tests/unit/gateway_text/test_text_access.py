@@ -139,6 +139,9 @@ def test_strangers_have_little_time_and_send_little(
     loud = required.person()
     loud.type("x" * (LOGIN_BYTES_MAX + 1))
     assert _is_out(loud)
+    # Not because its time is up.
+    said = f"{LOGIN_BYTES_MAX} bytes have come before the log-in"
+    assert any(said in line for line in required.live.reports)
     monkeypatch.setattr("kafkaesque.gateway.text.connection.LOGIN_MS_MAX", 200)
     quiet, insider = required.person(), required.person()
     insider.ok(f"AUTH alice {PASSWORD}")
