@@ -358,6 +358,12 @@ def test_who_may_read_a_queue_may_have_its_tasks_kept_and_nothing_else(cluster: 
         check_rights(cluster.state, change(task), rules())
 
 
+def test_a_name_that_is_no_utf_8_is_refused(cluster: Cluster) -> None:
+    for vhost, name in ((DEFAULT_VHOST, "a\udcff"), ("a\udcff", "a")):
+        with pytest.raises(InvalidRequest, match="no UTF-8"):
+            cluster.do(CreateQueue(vhost=vhost, name=name))
+
+
 def test_no_client_reaches_the_cursors_of_a_share_group(cluster: Cluster) -> None:
     """Whoever could redirect one would get records of a topic that it may not read."""
     cluster.do(CreateTopic(name="salaries"))

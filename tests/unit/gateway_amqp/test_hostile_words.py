@@ -106,3 +106,27 @@ def test_an_argument_that_cannot_be_kept(client: AmqpClient, arguments: Table) -
     client.send(1, m.QueueDeclare(queue="unkept", durable=True, arguments=arguments))
     client.fails_channel(406, "cannot be kept")
     assert client.queue()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        m.QueueDeclare(queue="a\udcff"),
+        m.QueueDelete(queue="a\udcff"),
+        m.QueueBind(queue="a\udcff", exchange="amq.topic"),
+        m.QueueBind(queue="a", exchange="amq.topic", routing_key="\udcff"),
+        m.ExchangeDeclare(exchange="a\udcff", type="topic"),
+        m.ExchangeDeclare(exchange="a", type="topic", arguments={"x": "\udcff"}),
+        m.ExchangeBind(destination="amq.topic", source="amq.topic", arguments={"\udcff": 1}),
+        m.BasicConsume(queue="a\udcff"),
+    ],
+)
+def test_a_name_that_is_no_utf_8(method: m.Method) -> None:
+    """It fits into no request to the controller, which may be another broker's."""
+    ground = Ground(seed=9, brokers=3)
+    for broker in (1, 2, 3):
+        client = ground.client(broker)
+        client.open()
+        client.send(1, method)
+        client.fails_channel(406, "no UTF-8")
+        assert client.queue()

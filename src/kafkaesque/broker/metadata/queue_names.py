@@ -56,7 +56,10 @@ def is_own_vhost(name: str) -> bool:
 
 
 def _check_text(what: str, text: str) -> None:
-    size = len(text.encode())
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"the name of a {what} is no UTF-8") from None
     if not 1 <= size <= NAME_BYTES_MAX:
         raise InvalidRequest(
             f"the name of a {what} has 1 to {NAME_BYTES_MAX} bytes, this has {size}"

@@ -17,6 +17,7 @@ from kafkaesque.gateway.amqp.publishing import Publishing
 from kafkaesque.gateway.amqp.queues import Queues
 from kafkaesque.gateway.amqp.replies import Replies
 from kafkaesque.gateway.amqp.settling import Settling
+from kafkaesque.gateway.amqp.texts import check_texts
 from kafkaesque.gateway.amqp.transaction import Transaction
 from kafkaesque.gateway.queueing.event_line import EventLine
 from kafkaesque.model.errors import ConfigError, InvariantBroken, RequestRefused
@@ -116,6 +117,7 @@ class Channel(ChannelPort):
                 raise InvariantBroken(f"{type(event).__name__} on a channel")
 
     def _carry_out_method(self, method: Method) -> None:
+        check_texts(method)
         try:
             check_rights(self, method)
             self._do(method)
