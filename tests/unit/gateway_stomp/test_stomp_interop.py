@@ -96,6 +96,16 @@ def test_fields_that_are_no_texts_are_written_as_such(ground: Ground, client: St
     }
 
 
+def test_a_header_without_a_name_is_left_out(ground: Ground, client: StompClient) -> None:
+    """A frame with one could not be read, and its client would hang up."""
+    amqp = ground.amqp()
+    name = amqp.queue()
+    amqp.publish(b"a", name, properties=Properties(headers={"": "nameless", "b": "c"}))
+    client.subscribe(f"/queue/{name}")
+    message = client.message()
+    assert (message.body, message.get("b")) == (b"a", "c")
+
+
 def test_a_topic_of_stomp_is_the_exchange_of_amqp(ground: Ground, client: StompClient) -> None:
     amqp = ground.amqp()
     queue = amqp.queue()

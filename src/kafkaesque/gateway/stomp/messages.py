@@ -194,7 +194,8 @@ def write_headers_of(
             headers.append((PUBLISHED_ID, text))
         elif name == REPLY_TO:
             headers.append((REPLY_TO, text if text.startswith("/") else write_queue(text)))
-        elif name not in _OF_FRAMES:
+        elif name and name not in _OF_FRAMES:
+            # A header of STOMP has a name.
             headers.append((name, text))
     return tuple(headers)
 
