@@ -178,6 +178,15 @@ def test_a_body_that_is_nested_is_no_defect(cluster: AdminCluster) -> None:
     assert not [each for each in cluster.live.reports if "could not be" in each]
 
 
+def test_a_file_may_define_many_users(shared: AdminCluster) -> None:
+    """They were planned one within the other: with a password first, it would end the broker."""
+    users = [{"name": f"u{number}", "password_hash": "", "tags": ""} for number in range(600)]
+    users.insert(1, {"name": "one", "password": PASSWORD, "tags": ""})
+    told = ask(shared, "POST", "/rabbitmq/api/definitions", {"users": users}, user="root")
+    assert told.status == 204
+    assert not shared.live.fatal
+
+
 # -- what keeps others out
 
 

@@ -28,6 +28,7 @@ from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.listeners import KAFKA, AccessMode, Listener, default_listener
 from kafkaesque.broker.listeners import SQS as PROTOCOL
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.chassis.body_room import BodyRoom
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.sqs import authorization, receiving
 from kafkaesque.gateway.sqs.authorization import check_rows
@@ -389,6 +390,14 @@ def test_strangers_may_not_send_much(secured: Secured) -> None:
     asked = {"QueueUrl": "http://x/000000000000/mine", "MessageBody": "x" * 100_000}
     refusal = secured.refusal("send_message", made_up, **asked)
     assert refusal in ("RequestEntityTooLarge", "413")
+
+
+def test_who_finds_no_room_is_told_to_try_again(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = secured.key(ROOT)
+    monkeypatch.setattr(BodyRoom, "take", lambda *_: False)
+    assert secured.refusal("list_queues", key) == "ServiceUnavailable"
 
 
 def test_an_operation_without_a_row_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

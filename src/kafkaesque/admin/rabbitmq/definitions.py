@@ -174,14 +174,24 @@ class DefinitionPages:
     ) -> None:
         """Go on with the commands for all users; each password takes milliseconds of work."""
         left, commands = iter(users), list[Command]()
+        is_running = is_due = False
 
         def go_on(planned: Sequence[Command]) -> None:
+            # Without a password it is called within `plan`: thousands deep it may not be.
+            nonlocal is_running, is_due
             commands.extend(planned)
-            user = next(left, None)
-            if user is None:
-                then(commands)
-            else:
+            is_due = True
+            if is_running:
+                return
+            is_running = True
+            while is_due:
+                is_due = False
+                user = next(left, None)
+                if user is None:
+                    then(commands)
+                    return
                 self._users.plan(call, user.name, user, go_on)
+            is_running = False
 
         go_on(())
 

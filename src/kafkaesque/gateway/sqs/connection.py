@@ -14,6 +14,8 @@ from kafkaesque.protocols.sqs.errors import SqsError
 #: may be escaped.
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 REQUEST_ID_BYTES: Final = 16
+#: What a client is told, by the status of HTTP.
+_ERRORS: Final = {413: "RequestEntityTooLarge", 503: "ServiceUnavailable"}
 
 
 class Desk(Protocol):
@@ -83,8 +85,7 @@ class SqsConnection(HttpConnection):
 
     def refusal(self, status: int, reason: str) -> tuple[Mapping[str, str], bytes]:
         """See `HttpConnection`."""
-        name = "RequestEntityTooLarge" if status == 413 else "MalformedQueryString"
-        error = SqsError(name, reason)
+        error = SqsError(_ERRORS.get(status, "MalformedQueryString"), reason)
         request_id = self._desk.new_request_id()
         answer = write_error(error, request_id, as_json=is_json(self._head.headers))
         return answer.headers, answer.body
