@@ -66,11 +66,12 @@ class AvroSchema:
         if not isinstance(written, AvroSchema):
             yield "the schema before is not written in Avro"
             return
-        yield from _Comparison(self._names, written._names).differences(
-            self._root,
-            written._root,
-            "",
-        )
+        try:
+            yield from _Comparison(self._names, written._names).differences(
+                self._root, written._root, ""
+            )
+        except RecursionError:
+            yield "they are nested too deeply to be compared"
 
 
 def _read(text: str) -> object:

@@ -131,7 +131,11 @@ class JsonSchema:
         if not isinstance(written, JsonSchema):
             yield "the schema before is no JSON Schema"
             return
-        yield from _Comparison().differences(written.whole, self.whole, "")
+        try:
+            yield from _Comparison().differences(written.whole, self.whole, "")
+        except (TypeError, KeyError, AttributeError, ValueError, RecursionError):
+            # A draft says nothing about keywords of a later one, such as prefixItems.
+            yield "they cannot be compared: a keyword has a value that no draft lets it have"
 
     @property
     def whole(self) -> "_Part":

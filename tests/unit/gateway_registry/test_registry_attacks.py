@@ -118,6 +118,22 @@ def test_no_schema_stops_a_broker(ground: Ground, kind: str) -> None:
     assert not [each for each in ground.live.reports if "could not be" in each]
 
 
+@pytest.mark.parametrize(
+    "schema", ['{"prefixItems": 1}', '{"prefixItems": {"a": 1}}', '{"prefixItems": [true, 7]}']
+)
+def test_keywords_of_another_draft_are_compared_as_far_as_they_can_be(
+    ground: Ground, schema: str
+) -> None:
+    """Draft 7 takes them whatever they are."""
+    path = f"/subjects/app-draft-{len(schema)}/versions"
+    body = {"schema": schema, "schemaType": "JSON"}
+    assert ground.ask("POST", path, body).status == 200
+    other = {"schema": '{"prefixItems": [{"type": "string"}]}', "schemaType": "JSON"}
+    told = ground.ask("POST", path, other)
+    assert told.status == 409
+    assert not [each for each in ground.live.reports if "could not be" in each]
+
+
 def test_what_would_take_long_to_check_is_refused(ground: Ground) -> None:
     """512 KiB of a newer draft took ten seconds, in which the broker served nobody."""
     draft = "https://json-schema.org/draft/2020-12/schema"
