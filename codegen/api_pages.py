@@ -23,6 +23,7 @@ from kafkaesque.admin.api.calls import Route  # noqa: E402
 from kafkaesque.admin.api.context import Context  # noqa: E402
 from kafkaesque.admin.api.openapi import write_document  # noqa: E402
 from kafkaesque.admin.api.plots import PlotPages  # noqa: E402
+from kafkaesque.admin.api.searching import SearchPages  # noqa: E402
 from kafkaesque.admin.visitors import Visitors  # noqa: E402
 
 HEAD = """\
@@ -75,7 +76,7 @@ def make_document() -> tuple[list[Route], dict[str, Any]]:
     # Nothing is asked of a broker before a request comes.
     doors = SimpleNamespace(clock=None)
     context = cast("Context", SimpleNamespace(now=lambda: 0, doors=doors))
-    routes = make_routes(context, PlotPages(context), cast("Visitors", None))
+    routes = make_routes(context, PlotPages(context), SearchPages(context), cast("Visitors", None))
     return routes, write_document(routes, "1")
 
 

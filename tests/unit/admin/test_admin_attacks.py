@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.admin.api.searching import SEARCHES_MAX
+from kafkaesque.admin.api.searching import SEARCHES_MAX, SEARCHES_PER_USER_MAX
 from kafkaesque.admin.gateway import CONNECTIONS_MAX
 from kafkaesque.admin.http import Request
 from kafkaesque.broker.doors.queues import NewMessage
@@ -225,6 +225,21 @@ def test_a_search_for_somebody_who_has_gone_is_none(cluster: AdminCluster) -> No
     visit = cluster.visit()
     visit.send("POST", "/api/v1/search", {**CHANGE, **basic("root")}, {"topic": "t"})
     assert visit.head().startswith("HTTP/1.1 200")
+
+
+def test_a_user_does_not_use_up_all_searches(cluster: AdminCluster) -> None:
+    told = ask(cluster, "POST", "/api/v1/topics", {"name": "t", "partitions": 1}, user="root")
+    assert told.status == 201
+    allow(cluster.live, USER, _O.READ, _T.TOPIC, "t")
+    pages = cluster.gateways[1].api.searches
+    pages._running = pages._by_user[USER] = SEARCHES_PER_USER_MAX
+    assert ask(cluster, "POST", "/api/v1/search", {"topic": "t"}).status == 429
+    visit = cluster.visit()
+    visit.send("POST", "/api/v1/search", {**CHANGE, **basic("root")}, {"topic": "t"})
+    assert visit.head().startswith("HTTP/1.1 200")
+    visit.close()
+    cluster.live.wait(lambda: "root" not in pages._by_user, "the search is over")
+    assert pages._running == SEARCHES_PER_USER_MAX
 
 
 def test_long_bodies_of_strangers_have_little_room(

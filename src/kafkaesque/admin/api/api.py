@@ -93,7 +93,8 @@ class Api:
         for part in _PARTS:
             part.register(self.context, server)
         self._plots = PlotPages(self.context)
-        self.routes: Final = make_routes(self.context, self._plots, visitors)
+        self.searches: Final = SearchPages(self.context)
+        self.routes: Final = make_routes(self.context, self._plots, self.searches, visitors)
         self.router: Final = Router(self.routes, version)
 
     def stop(self) -> None:
@@ -101,7 +102,9 @@ class Api:
         self._plots.stop()
 
 
-def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[Route]:
+def make_routes(
+    context: Context, plots: PlotPages, searches: SearchPages, visitors: Visitors
+) -> list[Route]:
     """Return all operations, in the order of their documentation."""
     topics = TopicPages(context)
     changes = ChangePages(context, topics)
@@ -109,7 +112,7 @@ def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[
     return [
         *cluster_routes(ClusterPages(context)),
         *topic_routes(topics, changes),
-        *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
+        *message_routes(MessagePages(context, topics), changes, searches),
         *queue_routes(queues, QueueChangePages(context, queues)),
         *exchange_routes(ExchangePages(context)),
         *key_routes(KeyPages(context, topics, queues)),

@@ -8,7 +8,7 @@ a time. What a client gets at the end is where to go on.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -39,6 +39,8 @@ from kafkaesque.model.ids import NodeId
 
 #: Searches that one broker does at the same time.
 SEARCHES_MAX: Final = 4
+#: And of one user, so that others find room.
+SEARCHES_PER_USER_MAX: Final = 2
 MATCHES_MAX: Final = 10_000
 SECONDS_MAX: Final = 120
 #: Shown of the matches of one question.
@@ -84,6 +86,8 @@ class SearchPages:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._running = 0
+        #: By user, of those who have logged in.
+        self._by_user: Final[Counter[str]] = Counter()
 
     def search(self, call: Call[NoQuery, SearchRequest]) -> None:
         """Begin a search."""
@@ -94,22 +98,27 @@ class SearchPages:
         except RequestRefused as refusal:
             call.refuse_with(refusal)
             return
-        if self._running >= SEARCHES_MAX:
-            call.refuse(
-                429, "TooManySearches", f"{SEARCHES_MAX} searches are running here: try again"
-            )
+        user = call.request.visitor.user or ""
+        if self._running >= SEARCHES_MAX or self._by_user[user] >= SEARCHES_PER_USER_MAX:
+            of_user = f", {self._by_user[user]} of them yours" if user else ""
+            said = f"{self._running} searches are running here{of_user}: try again"
+            call.refuse(429, "TooManySearches", said)
             return
 
         def begin(outlet: Outlet) -> _Search:
             # Not before: nobody begins what is for a client that has gone meanwhile.
             self._running += 1
-            return _Search(self, self._context, request, topic, outlet)
+            self._by_user[user] += 1 if user else 0
+            return _Search(self, self._context, request, topic, outlet, user)
 
         call.stream(LINES, begin)
 
-    def end_one(self) -> None:
+    def end_one(self, user: str) -> None:
         """A search is over."""
         self._running -= 1
+        self._by_user[user] -= 1 if user else 0
+        if not self._by_user[user]:
+            del self._by_user[user]
 
 
 class _Search:
@@ -122,8 +131,10 @@ class _Search:
         request: SearchRequest,
         topic: TopicState,
         outlet: Outlet,
+        user: str,
     ) -> None:
         self._owner = owner
+        self._user = user
         self._context = context
         self._request = request
         self._topic = topic
@@ -160,7 +171,7 @@ class _Search:
     def _close(self) -> None:
         if not self._is_over:
             self._is_over = True
-            self._owner.end_one()
+            self._owner.end_one(self._user)
 
     # -- where to look
 
