@@ -18,6 +18,7 @@ _REASONS: Final = tuple(
         ("bad CC", r"(?:invalid message: \{unacc|the header B?CC has to ).*"),
         ("bad expiration", r"invalid expiration .*"),
         ("bad argument", r"invalid arg '[\w-]+'(?: for queue '.*?' in vhost '.*?')?: .*"),
+        ("bad argument", r"invalid type '\w+' for arg '[\w-]+' in queue .*"),
         ("", r"(?<=') of type '\w+'"),
         ("bad x-match", r"(?:Invalid x-match field value|x-match has to be) .*"),
         ("bad type", r"(?:invalid|unknown) exchange type (?='')"),
