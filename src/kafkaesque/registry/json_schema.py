@@ -20,7 +20,7 @@ _PAIRS_MAX: Final = 20_000
 _DEPTH_MAX: Final = 100
 #: Objects in one schema: checking each against a newer draft takes 0.2 ms, in which nobody else is
 #: served.
-OBJECTS_MAX: Final = 5_000
+OBJECTS_MAX: Final = 2_000
 #: What the document is called where it does not say.
 _OWN_URI: Final = "urn:kafkaesque:schema"
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
