@@ -20,6 +20,7 @@ from kafkaesque.admin.gateway import CONNECTIONS_MAX
 from kafkaesque.admin.http import Request
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
+from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
 from kafkaesque.chassis import body_room
 from kafkaesque.chassis.http_connection import CHUNKS_MAX
 from kafkaesque.model.message_headers import DEATH
@@ -410,6 +411,39 @@ def test_where_dead_letters_go_does_not_tell_what_there_is(furnished: AdminClust
     there, absent = declare("secrets"), declare("secretz")
     assert there.status == 403
     assert same_but_for(there, "secrets", "secretz") == same_but_for(absent, "", "")
+
+
+def test_the_exchange_without_a_name_is_no_way_into_a_queue(furnished: AdminCluster) -> None:
+    """Whoever may write to all exchanges could have had dead letters put into any queue."""
+    add_user(furnished.live, "writer")
+    allow(furnished.live, "writer", _O.WRITE, _T.EXCHANGE, "*")
+    allow(furnished.live, "writer", _O.ALL, _T.QUEUE, "app-*")
+
+    def create(exchange: str, key: str, target: str) -> Told:
+        options = {exchange: DEFAULT_EXCHANGE_WORD, key: target}
+        body = {"name": f"app-{exchange}", "options": options}
+        return ask(furnished, "POST", "/api/v1/queues", body, user="writer")
+
+    for exchange, key in (
+        ("dead.letter.exchange", "dead.letter.routing.key"),
+        ("forward.exchange", "forward.routing.key"),
+    ):
+        there = create(exchange, key, "secrets")
+        absent = create(exchange, key, "secretz")
+        assert there.status == 403, there.body
+        assert same_but_for(there, "secrets", "secretz") == same_but_for(absent, "", "")
+        told = create(exchange, key, "app-in")
+        assert told.status == 201, told.body
+        # Nor afterwards, one option at a time.
+        path = f"/api/v1/queues/app-{exchange}/options"
+        assert (
+            ask(furnished, "PATCH", path, {"options": {key: "secrets"}}, user="writer").status
+            == 403
+        )
+        assert (
+            ask(furnished, "PATCH", path, {"options": {key: "app-other"}}, user="writer").status
+            == 200
+        )
 
 
 def test_where_an_exchange_leads_is_told_as_far_as_it_may_be_known(

@@ -214,7 +214,7 @@ class DefinitionPages:
         for exchange in wanted.exchanges:
             commands += _exchange(vhost_of(exchange.vhost), exchange)
         for queue in wanted.queues:
-            commands += self._queues.plan(call, QueueName(vhost_of(queue.vhost), queue.name), queue)
+            commands += self._queues.plan(QueueName(vhost_of(queue.vhost), queue.name), queue)
         for binding in wanted.bindings:
             commands += _binding(call, vhost_of(binding.vhost), binding)
         return commands

@@ -152,23 +152,16 @@ class QueuePages:
         self._context.vhost(call)
         name, body = call.queue, call.body(NewQueue)
         call.need(Operation.CREATE, ResourceType.QUEUE, queue_resource(name))
-        commands = self.plan(call, name, body)
+        commands = self.plan(name, body)
         self._context.submit_all(call, commands, lambda: call.done(is_new=bool(commands)))
 
-    def plan(self, call: Call, name: QueueName, body: NewQueue) -> list[CreateTopic | CreateQueue]:
+    def plan(self, name: QueueName, body: NewQueue) -> list[CreateTopic | CreateQueue]:
         """Return the commands that declare a queue; none if it is there already.
-
-        Of queues that the client may not see it is not told whether they are there.
 
         Raises:
             ApiRefused, AmqpError: it cannot be so, or is there and differs.
         """
         queues = self._context.doors.cluster.state.queues
-
-        def has_queue(other: str) -> bool:
-            target = name._replace(name=other)
-            return target == name or (target in queues and call.sees_queue(target))
-
         said, options = read_declaration(
             QueueDeclare(
                 queue=name.name,
@@ -177,7 +170,7 @@ class QueuePages:
                 arguments=body.arguments,
             ),
             "",
-            has_queue,
+            lambda other: other == name.name or name._replace(name=other) in queues,
         )
         found = queues.get(name)
         if found is not None:

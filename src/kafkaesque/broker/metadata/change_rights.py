@@ -31,6 +31,7 @@ from kafkaesque.broker.options.nats import (
 from kafkaesque.broker.options.queues import (
     DEFAULT_EXCHANGE_WORD,
     FORWARD_EXCHANGE,
+    FORWARD_KEY,
     MOVE_TASKS,
     REDRIVE_RATE,
     STREAM_TOPIC,
@@ -228,11 +229,10 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
     queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
     if queue:
         yield Way(Operation.WRITE, ResourceType.QUEUE, queue_resource(QueueName(vhost, queue)))
-    for exchange in (options.get("dead.letter.exchange"), options.get(FORWARD_EXCHANGE)):
-        if not exchange:
-            continue
-        word = "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
-        yield Way(Operation.WRITE, ResourceType.EXCHANGE, exchange_resource(vhost, word))
+    for exchange_option, key_option in _EXCHANGES_AND_KEYS:
+        exchange, key = options.get(exchange_option), options.get(key_option)
+        if exchange:
+            yield _way_through(vhost, exchange, key or "")
     if topic:
         yield Way(Operation.WRITE, ResourceType.TOPIC, topic)
     stream = options.get(STREAM_TOPIC)
@@ -247,10 +247,40 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
         yield Way(Operation.READ, ResourceType.TOPIC, source)
 
 
-def _ways(case: _Case) -> NotAuthorized | None:
+#: Options that mean something together only: where messages go, and by which key.
+_EXCHANGES_AND_KEYS: Final = (
+    ("dead.letter.exchange", "dead.letter.routing.key"),
+    (FORWARD_EXCHANGE, FORWARD_KEY),
+)
+
+
+def _way_through(vhost: str, exchange: str, key: str) -> Way:
+    """Return what is needed to pass messages on to an exchange; that without a name has queues."""
+    if exchange != DEFAULT_EXCHANGE_WORD:
+        resource = exchange_resource(vhost, exchange)
+        return Way(Operation.WRITE, ResourceType.EXCHANGE, resource)
+    if key:
+        # As where it is published to: whether there is such a queue is nobody's to learn.
+        return Way(Operation.WRITE, ResourceType.QUEUE, queue_resource(QueueName(vhost, key)))
+    return Way(Operation.WRITE, ResourceType.EXCHANGE, exchange_resource(vhost, ""))
+
+
+def _options_of(case: _Case) -> Mapping[str, str | None]:
+    """Return the options of a command; of a change also those that go with what is changed."""
     command = case.command
-    options = getattr(command, "options", None) or getattr(command, "changes", None) or {}
-    for way in ways_of(command.vhost, options):
+    changes: Mapping[str, str | None] | None = getattr(command, "changes", None)
+    if changes is None:
+        return getattr(command, "options", None) or {}
+    queue = case.state.queues.get(QueueName(command.vhost, command.name))
+    options = dict(changes)
+    for pair in _EXCHANGES_AND_KEYS:
+        if queue is not None and not changes.keys().isdisjoint(pair):
+            options = {**{name: queue.options.get(name) for name in pair}, **options}
+    return options
+
+
+def _ways(case: _Case) -> NotAuthorized | None:
+    for way in ways_of(case.command.vhost, _options_of(case)):
         if not case.may(way.operation, way.kind, way.name):
             return way_refusal(way, case.words(*way))
     return None
