@@ -184,6 +184,26 @@ def test_a_pull_says_why_it_ends(three: Ground) -> None:
     assert said[-1] == "NATS/1.0 408 Request Timeout"
 
 
+def test_a_pull_that_does_not_wait_gets_what_was_stored_before_it(three: Ground) -> None:
+    """The consumer's queue may not have read it yet, wherever that is led."""
+    api = Api(three, 1)
+    for _ in range(5):
+        stream = new_stream(api)
+        consumer = new_consumer(api, stream)
+        for number in range(3):
+            api.publish(f"{stream}.a", b"%d" % number)
+            api.pull(stream, consumer, batch=1, no_wait=True)
+            assert api.client.message()[4] == b"%d" % number
+
+
+def test_what_takes_the_place_of_its_subject_s_oldest_does_not_fill_a_stream(three: Ground) -> None:
+    api = Api(three)
+    stream = new_stream(api, max_msgs=2, max_msgs_per_subject=1, discard="new")
+    for subject in ("a", "b", "a"):
+        assert "seq" in api.publish(f"{stream}.{subject}", b"x"), subject
+    assert api.publish(f"{stream}.c", b"x")["error"]["err_code"] == 10077
+
+
 def test_what_nobody_takes_is_given_back(three: Ground) -> None:
     api, gone = Api(three), Api(three)
     stream = new_stream(api)

@@ -95,7 +95,10 @@ class StoreMessage:
         if demands.last_id and demands.last_id != view.last_id:
             raise ApiError(ApiCode.LAST_ID, f"wrong last msg ID: {view.last_id}")
         if config.discard == "new":
-            if 0 < config.max_msgs <= view.message_count:
+            # One that takes the place of its subject's oldest one does not make it fuller.
+            most = config.max_msgs_per_subject
+            is_in_place = 0 < most <= view.count_of(self._subject)
+            if 0 < config.max_msgs <= view.message_count and not is_in_place:
                 raise ApiError(ApiCode.STREAM_FULL)
             if 0 < config.max_bytes < view.byte_count + self.size:
                 raise ApiError(ApiCode.STREAM_FULL, "maximum bytes exceeded")

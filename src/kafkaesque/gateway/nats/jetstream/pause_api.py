@@ -44,17 +44,18 @@ class PauseApi:
     def pause(self, request: Request) -> None:
         """CONSUMER.PAUSE, which also ends a pause."""
         stream, name = request.words
+        until = _wanted(request)
         reader = self._readers.look(stream, name)
         if reader is not None:
             request.check(Operation.READ, ResourceType.TOPIC, stream)
-            reader.pause(_wanted(request))
+            reader.pause(until)
             self._answer(request, reader.config)
             return
         resource = queue_resource(queue_name(stream, name))
         request.check(Operation.ALTER, ResourceType.QUEUE, resource)
         self._office.streams.find(stream)
         found = self._office.consumers.find(stream, name)
-        self._change(request, found, _wanted(request))
+        self._change(request, found, until)
 
     def _change(self, request: Request, found: Consumer, until: str | None) -> None:
         config = msgspec.structs.replace(found.config, pause_until=until)

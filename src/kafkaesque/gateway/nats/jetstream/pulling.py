@@ -33,6 +33,9 @@ HEARTBEAT_MS_MIN: Final = 100
 _ANSWER_MS: Final = 5_000
 #: A leader that cannot be reached is asked again after this.
 AGAIN_MS: Final = 100
+#: A queue that has not read all of the stream is asked again after this, for a while.
+READ_AGAIN_MS: Final = 5
+BEHIND_MS_MAX: Final = 2_000
 
 
 class PullRequest(msgspec.Struct, kw_only=True):
@@ -51,12 +54,15 @@ class Pull:
     __slots__ = (
         "_beat",
         "_beat_ms",
+        "_behind_ms",
         "_bytes_left",
         "_clock",
         "_consumer",
         "_deadline_ms",
         "_delivering",
+        "_is_last",
         "_is_over",
+        "_known",
         "_left",
         "_no_wait",
         "_office",
@@ -89,6 +95,12 @@ class Pull:
         self._no_wait: Final = wanted.no_wait and not wanted.expires
         wait_ms = wanted.expires // NS_PER_MS if wanted.expires else WAIT_MS_DEFAULT
         self._deadline_ms: Final = clock.now_ms() + min(wait_ms, WAIT_MS_MAX)
+        #: The last message that the stream had when the pull came, and until when the consumer's
+        #: queue may take to read it.
+        self._known = 0
+        #: Whether the queue was asked once more.
+        self._is_last = False
+        self._behind_ms: Final = clock.now_ms() + BEHIND_MS_MAX
         self._is_over = False
         self._sent_ms = clock.now_ms()
         self._beat_ms: Final = max(wanted.idle_heartbeat // NS_PER_MS, 0)
@@ -99,7 +111,11 @@ class Pull:
         if self._beat_ms:
             self._set_beat()
         # What was removed from the stream is not delivered.
-        self._stream.log.catch_up(lambda _: self._take())
+        self._stream.log.catch_up(lambda _: self._begin())
+
+    def _begin(self) -> None:
+        self._known = self._stream.log.view.last_sequence
+        self._take()
 
     # -- taking
 
@@ -156,9 +172,28 @@ class Pull:
         elif not self._left:
             self._end()
         elif self._no_wait and not messages:
-            self._say(404, "No Messages")
+            self._maybe_say_none()
         else:
             self._take()
+
+    def _maybe_say_none(self) -> None:
+        """There is nothing, unless the queue has not read yet what was stored before the pull."""
+
+        def on_counted(outcome: q.QueueCounts | RequestRefused) -> None:
+            if self._is_over:
+                return
+            counts = outcome if isinstance(outcome, q.QueueCounts) else None
+            is_in_time = self._clock.now_ms() < self._behind_ms
+            if counts is not None and counts.end < self._known and is_in_time:
+                self._clock.call_later(READ_AGAIN_MS, self._take)
+            elif counts is not None and counts.ready and not self._is_last:
+                # It has read that just now; or no more may be out.
+                self._is_last = True
+                self._take()
+            else:
+                self._say(404, "No Messages")
+
+        self._office.ask(q.AskQueue(log_id=self._consumer.log_id), q.QueueCounts, on_counted)
 
     def _deliver(self, message: q.QueueMessage) -> bool:
         """Send a message; False: nobody listens, and it was not sent."""

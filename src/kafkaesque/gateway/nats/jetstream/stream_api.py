@@ -282,7 +282,8 @@ class StreamApi:
         state: dict[str, object] = {
             "messages": view.message_count,
             "bytes": view.byte_count,
-            "first_seq": first,
+            # nats-server says so of a stream that never had a message.
+            "first_seq": first if view.last_sequence else 0,
             "first_ts": rfc3339(view.first_ms),
             "last_seq": view.last_sequence,
             "last_ts": rfc3339(view.last_ms),
