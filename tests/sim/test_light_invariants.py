@@ -47,7 +47,7 @@ def test_what_is_acknowledged_outlives_a_power_cut_of_all(scenario: Scenario, se
 
 
 def test_a_gateway_that_answers_before_the_commit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    pass_on = publishing._pass_on
+    pass_on: Any = publishing._pass_on
 
     def at_once(*arguments: Any) -> None:
         *others, on_done = arguments
