@@ -1,9 +1,13 @@
 """Consumers of queues that hang up at the worst moment."""
 
+import pytest
+
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.model.errors import QueueInUse
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.messages.attach_consumer_request import AttachConsumerRequest
 from kafkaesque.sim.clients.kafka_client import BrokerLink
-from tests.sim.queue_scenario import QUEUE, QueueScenario
+from tests.sim.queue_scenario import QUEUE, QueueScenario, values
 
 TIMEOUT_MS = 20_000
 
@@ -56,3 +60,32 @@ def test_a_consumer_whose_leave_was_not_heard_is_gone_with_its_connection() -> N
     link.close()
     queues.loop.run_for(3_000)
     assert queues.counts().consumers == 0
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_consumer_that_loses_its_broker_with_the_leader_is_not_waited_for(is_back: bool) -> None:
+    """The next leader waits half a minute for consumers, but not for those of a dead broker."""
+    queues = QueueScenario(3, {"sharing": "exclusive"})
+    queues.put(b"one")
+    log_id = queues.queue().topic_id
+    leader = queues.queue_leader()
+
+    def attach(broker: str) -> object:
+        consumer = queues.broker(broker).doors.queues.new_consumer()
+        request = q.AttachConsumer(log_id=log_id, consumer=consumer)
+        outcome = queues.try_to(request, q.AttachedConsumer, broker)
+        return consumer if isinstance(outcome, q.AttachedConsumer) else outcome
+
+    first = attach(leader)
+    assert isinstance(first, q.ConsumerName)
+    assert values(queues.take(consumer=first, lock_ms=0, broker=leader)) == [b"one"]
+    queues.kill(leader)
+    other = queues.queue_leader()
+    assert isinstance(attach(other), QueueInUse)
+    if is_back:
+        queues.boot(leader)
+    queues.loop.run_for(5_000 if is_back else 14_000)
+    second = attach(other)
+    assert isinstance(second, q.ConsumerName), second
+    (again,) = queues.take(consumer=second, broker=other)
+    assert (again.value, again.attempt, again.failures) == (b"one", 2, 1)

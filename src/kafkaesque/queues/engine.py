@@ -50,6 +50,11 @@ class Engine:
         return len(self._sessions)
 
     @property
+    def absent_sessions(self) -> list[bytes]:
+        """Sessions of before this leader that have not come back, while that is waited for."""
+        return self._sessions.absent
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether anybody waits for messages."""
         return self._distributor.has_demands

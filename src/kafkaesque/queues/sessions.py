@@ -60,6 +60,14 @@ class Sessions:
         return len(self._attached)
 
     @property
+    def absent(self) -> list[bytes]:
+        """Those that were given messages before this leader, and have not come back yet."""
+        if self._grace_until_ms is None:
+            return []
+        known = self._attached.keys() | self._leaving
+        return [each for each in self._numbers if each not in known]
+
+    @property
     def is_full(self) -> bool:
         """Whether no more may attach."""
         return len(self._attached) + len(self._leaving) >= SESSIONS_MAX
@@ -168,9 +176,8 @@ class Sessions:
         """Let those be gone that have not come back."""
         if self._grace_until_ms is None or self._grace_until_ms > self._context.now.now_ms:
             return
-        self._grace_until_ms = None
-        known = self._attached.keys() | self._leaving
-        for session in [each for each in self._numbers if each not in known]:
+        absent, self._grace_until_ms = self.absent, None
+        for session in absent:
             self.detach(session, is_failed=True)
 
     def next_deadline_ms(self) -> int | None:

@@ -92,6 +92,11 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         return self._engine is not None and self._engine.is_waited_for
 
     @property
+    def absent_sessions(self) -> list[bytes]:
+        """Sessions that have messages and have not come back to this leader yet."""
+        return [] if self._engine is None else self._engine.absent_sessions
+
+    @property
     def consumer_count(self) -> int:
         """How many sessions are attached, on the leader."""
         return 0 if self._engine is None else self._engine.session_count

@@ -18,6 +18,7 @@ from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.attach_consumer_response import AttachConsumerResponse
 from kafkaesque.protocols.kafka.messages.take_messages_response import TakeMessagesResponse
 from kafkaesque.testing import LiveCluster
+from tests.unit.client.test_queue_delivery import leader_of
 from tests.unit.client.world import FakeWorld
 
 SOON_S = 20.0
@@ -79,6 +80,30 @@ def test_a_consumer_whose_connection_breaks_attaches_again(client: Client, queue
         again = consumer.get_many(10, SOON_S)
         assert texts(again) == ["a", "b"]
         client.ack(*again)
+
+
+TEN = [str(number) for number in range(10)]
+
+
+@pytest.mark.parametrize("sharing", ["single-active", "exclusive"])
+def test_a_leader_dies_and_the_consumer_goes_on_with_what_it_has(
+    cluster: LiveCluster, client: Client, queue: str, sharing: str
+) -> None:
+    client.alter_queue(queue, sharing=sharing, visibility_timeout_ms=120_000)
+    client.put_many(queue, TEN)
+    addresses = cluster.bootstrap_servers.split(",")
+    leader = leader_of(client, queue)
+    with Client(addresses[leader % len(addresses)]) as other, other.attach(queue) as consumer:
+        had = consumer.get_many(4, SOON_S)
+        cluster.kill(leader)
+        left: list[Received] = []
+        while len(left) < 6:
+            left += consumer.get_many(10, SOON_S)
+        assert sorted(texts(had + left), key=int) == TEN
+        assert {each.attempt for each in had + left} == {1}
+        other.ack(*had, *left)
+        assert consumer.poll() is None
+        assert other.describe(queue).counts["in_flight"] == 0
 
 
 def test_a_worker_works_as_an_attached_consumer(client: Client, queue: str) -> None:

@@ -220,6 +220,11 @@ class QueueHosts:
                 host.bodies.forget()
             for consumer in [each for each in host.consumers if self._is_gone(each, gone)]:
                 self._detach(host, consumer)
+            # Those that a broker had which died with the last leader need not be waited for.
+            for session in host.queue.absent_sessions:
+                absent = leader.consumer_of(session)
+                if absent is not None and self._is_gone(absent, gone):
+                    self._detach(host, absent)
 
     def _forget_deleted(self) -> None:
         """Let queues go that were in this broker's memory and were deleted."""

@@ -141,6 +141,14 @@ def session_of(consumer: q.ConsumerName) -> bytes:
     return b"%d.%d.%d" % consumer
 
 
+def consumer_of(session: bytes) -> q.ConsumerName | None:
+    """Return whose session it is; None: it has not such a name."""
+    parts = session.split(b".")
+    if len(parts) != 3 or not all(each.isdigit() for each in parts):
+        return None
+    return q.ConsumerName(*map(int, parts))
+
+
 def _told(on_done: OnDone, make: Callable[[r.Answer], object]) -> Callable[[r.Answer], None]:
     def on_answer(answer: r.Answer) -> None:
         on_done(refusal_of(answer) if isinstance(answer, r.Refused) else make(answer))
