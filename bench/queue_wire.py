@@ -1,8 +1,9 @@
 """Queues through a broker's own port: messages put, taken and settled, 64 at a time.
 
 `python -m bench.queue_wire [--seconds 10] [--brokers 1] [--put 4] [--take 4] [--batch 64]
-[--bytes 1024]` prints messages a second and the broker's processor time for each message. The
-clients are of this file: they reuse one batch of records, so that they cost little.
+[--bytes 1024] [--option transient=true]` prints messages a second and the broker's processor time
+for each message. The clients are of this file: they reuse one batch of records, so that they cost
+little.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.frames import read_response, write_request
-from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest
+from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest, SetOption
 from kafkaesque.protocols.kafka.messages.put_messages_request import PutMessagesRequest
 from kafkaesque.protocols.kafka.messages.settle_messages_request import (
     Claim,
@@ -120,8 +121,15 @@ def run(arguments: argparse.Namespace) -> None:
         KafkaesqueCluster(brokers=arguments.brokers, directory=Path(directory)) as cluster,
     ):
         addresses = [each.address for each in cluster.brokers]
+        options = [each.split("=", 1) for each in arguments.option]
         Link(addresses[0]).ask(
-            ApiKey.CREATE_QUEUE, CreateQueueRequest("/", QUEUE, timeout_ms=TIMEOUT_MS)
+            ApiKey.CREATE_QUEUE,
+            CreateQueueRequest(
+                "/",
+                QUEUE,
+                options=[SetOption(name, value) for name, value in options],
+                timeout_ms=TIMEOUT_MS,
+            ),
         )
         time.sleep(1.0)
         counts = Counts()
@@ -167,6 +175,7 @@ def main() -> None:
     parser.add_argument("--take", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--bytes", type=int, default=1024)
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     run(parser.parse_args())
 
 
