@@ -1,6 +1,7 @@
 """Transient queues: in one broker's memory alone, served from any broker, gone with that broker."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -283,3 +284,79 @@ def test_purge_and_redrive_are_as_of_any_queue() -> None:
     queues.reply(b"three")
     queues.ask(q.PurgeQueue(log_id=log_id), Done)
     assert queues.counts(REPLIES).ready == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_others_die_and_links_break_and_each_message_is_done_once(seed: int) -> None:
+    queues = Transients(20 + seed, {"visibility.timeout.ms": "2000"})
+    dice = queues.env.dice
+    confirmed: set[bytes] = set()
+    settled: list[bytes] = []
+    attempts: set[tuple[int, int]] = set()
+    log_id = queues.queue(REPLIES).topic_id
+
+    def ask_from(broker: str, request: q.AnyQueueRequest, kind: type) -> object:
+        return queues.try_to(request, kind, broker, 5_000)
+
+    def put_one(broker: str, number: int) -> None:
+        outcomes: list[object] = []
+        message = NewMessage(b"%d" % number)
+        door = queues.broker(broker).doors.queues
+        door.put(log_id, [message], 5_000, outcomes.append)
+        queues.loop.run_until(lambda: outcomes != [], 15_000)
+        if isinstance(outcomes[0], q.PutResult):
+            confirmed.add(b"%d" % number)
+
+    def work_one(broker: str) -> None:
+        take = q.TakeMessages(log_id=log_id, bytes_max=1_000_000, messages_max=3)
+        taken = ask_from(broker, take, q.TakenMessages)
+        for each in taken.messages if isinstance(taken, q.TakenMessages) else []:
+            assert (each.offset, each.attempt) not in attempts
+            attempts.add((each.offset, each.attempt))
+            if dice.below(4):
+                settle = q.SettleMessages(log_id=log_id, claims=[each.claim])
+                done = ask_from(broker, settle, q.ClaimsResult)
+                if done == q.ClaimsResult([]):
+                    assert each.value is not None
+                    settled.append(each.value)
+
+    def knows(broker: str) -> bool:
+        found = queues.cluster.brokers.get(broker)
+        return found is not None and log_id in found.state.queues_by_log
+
+    others = [each for each in queues.running() if each != queues.home]
+    for number in range(40):
+        alive = [each for each in others if each in queues.running()]
+        match dice.below(8):
+            case 0 if len(alive) == 2:
+                queues.kill(alive[dice.below(2)])
+            case 1 if len(alive) == 1:
+                back = next(each for each in others if each not in alive)
+                queues.boot(back)
+                queues.loop.run_until(partial(knows, back), 30_000)
+            case 2:
+                queues.world.wire.block(alive[0], queues.home)
+                queues.loop.run_for(dice.below(3_000))
+                queues.world.wire.unblock(alive[0], queues.home)
+        askers = queues.running()
+        asker = askers[dice.below(len(askers))]
+        put_one(asker, number)
+        work_one(asker)
+    assert queues.queue(REPLIES).topic_id == log_id
+    queues.loop.run_for(5_000)
+    while taken := queues.take(50, name=REPLIES, broker=queues.home):
+        assert queues.done(*taken, name=REPLIES, broker=queues.home) == []
+        settled += [each.value or b"" for each in taken]
+    assert len(settled) == len(set(settled))
+    assert confirmed <= {*settled, *lost_answers(queues, settled)}
+    assert queues.broker(queues.home).queue_hosts.memory.used == 0
+
+
+def lost_answers(queues: Transients, settled: list[bytes]) -> set[bytes]:
+    """Return those that may have been settled by requests of which the answers were lost."""
+    counts = queues.ask(
+        q.AskQueue(log_id=queues.queue(REPLIES).topic_id), q.QueueCounts, queues.home
+    )
+    assert counts.arrived == counts.removed["settled"]
+    unheard = counts.removed["settled"] - len(settled)
+    return {b"%d" % number for number in range(40)} if unheard else set()
