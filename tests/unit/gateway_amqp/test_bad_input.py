@@ -93,6 +93,13 @@ ROWS = (
         "not permitted on the default exchange",
     ),
     row(
+        "the default exchange looked at",
+        frame(m.ExchangeDeclare(exchange="", passive=True)),
+        CHANNEL,
+        403,
+        "not permitted on the default exchange",
+    ),
+    row(
         "a broker's exchange deleted",
         frame(m.ExchangeDelete(exchange="amq.topic")),
         CHANNEL,

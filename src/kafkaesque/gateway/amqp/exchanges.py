@@ -7,6 +7,7 @@ at once.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.exchange_commands import (
@@ -26,6 +27,8 @@ from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.wire import Table
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
+
+_NOT_PERMITTED: Final = "operation not permitted on the default exchange"
 
 
 class Exchanges:
@@ -86,6 +89,8 @@ class Exchanges:
         channel = self._channel
         vhost, name = channel.connection.vhost, method.exchange
         exchanges = channel.connection.desk.doors.exchanges
+        if name == DEFAULT_EXCHANGE:
+            raise failed(ReplyCode.ACCESS_REFUSED, _NOT_PERMITTED, method)
 
         def answer() -> None:
             if not exchanges.exists(vhost, name):
@@ -130,8 +135,7 @@ class Exchanges:
     ) -> BindDestination | UnbindDestination:
         source, destination = ends
         if DEFAULT_EXCHANGE in (source, destination.name):
-            what = "operation not permitted on the default exchange"
-            raise failed(ReplyCode.ACCESS_REFUSED, what, method)
+            raise failed(ReplyCode.ACCESS_REFUSED, _NOT_PERMITTED, method)
         return kind(
             vhost=self._channel.connection.vhost,
             source=source,
