@@ -72,9 +72,27 @@ def _read_json(request: HttpRequest) -> tuple[Operation, Shape]:
         raise SqsError("SerializationException", f"The body is not JSON: {error}.") from None
 
 
+def split_target(target: str) -> tuple[str, str]:
+    """Return path and query of what is asked for.
+
+    What begins with a slash is a path, also with two of them: no host stands there.
+
+    Raises:
+        SqsError: it is no target.
+    """
+    if target.startswith("/"):
+        path, _, query_text = target.partition("?")
+        return path, query_text
+    try:
+        parts = urlsplit(target)
+    except ValueError as error:
+        raise SqsError("MalformedQueryString", f"The target is malformed: {error}.") from None
+    return parts.path, parts.query
+
+
 def _read_query(request: HttpRequest) -> tuple[Operation, Shape]:
-    target = urlsplit(request.target)
-    fields = [target.query]
+    path, query_text = split_target(request.target)
+    fields = [query_text]
     if request.method == "POST":
         if not request.headers.get("content-type", FORM_TYPE).lower().startswith(FORM_TYPE):
             raise SqsError(
@@ -99,9 +117,9 @@ def _read_query(request: HttpRequest) -> tuple[Operation, Shape]:
     operation = OPERATIONS.get(name)
     if operation is None:
         raise SqsError("InvalidAction", f"The action {name} is not valid for this endpoint.")
-    if target.path.strip("/"):
+    if path.strip("/"):
         # Clients of this protocol send to the queue's URL, and need not name it once more.
-        parameters.setdefault("QueueUrl", target.path)
+        parameters.setdefault("QueueUrl", path)
     return operation, query.read_request(operation.request, parameters)
 
 

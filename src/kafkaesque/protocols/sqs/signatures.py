@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, unquote_plus, urlsplit
+from urllib.parse import quote, unquote_plus
 
-from kafkaesque.protocols.sqs.calls import HttpRequest
+from kafkaesque.protocols.sqs.calls import HttpRequest, split_target
 from kafkaesque.protocols.sqs.errors import SqsError
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
@@ -157,7 +157,7 @@ def is_signed_by(signature: Signature, secret: bytes, request: HttpRequest) -> b
 
 def _canonical(signature: Signature, request: HttpRequest) -> bytes:
     """Return the request in the one form in which it is signed."""
-    target = urlsplit(request.target)
+    path, _ = split_target(request.target)
     fields = [
         (_encoded(name), _encoded(value))
         for name, value in _query_fields(request.target)
@@ -169,7 +169,7 @@ def _canonical(signature: Signature, request: HttpRequest) -> bytes:
     ]
     lines = [
         request.method,
-        quote(target.path or "/", safe="/~"),
+        quote(path or "/", safe="/~"),
         "&".join(f"{name}={value}" for name, value in sorted(fields)),
         "".join(headers),
         ";".join(sorted(signature.signed_headers)),
@@ -179,7 +179,7 @@ def _canonical(signature: Signature, request: HttpRequest) -> bytes:
 
 
 def _query_fields(target: str) -> Iterable[tuple[str, str]]:
-    for each in urlsplit(target).query.split("&"):
+    for each in split_target(target)[1].split("&"):
         if each:
             name, _, value = each.partition("=")
             yield unquote_plus(name), unquote_plus(value)
