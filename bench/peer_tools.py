@@ -33,8 +33,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.apache_kafka import TOOLS, PeerUnavailableError, tool_command
+from bench.apache_kafka import TOOLS, tool_command
 from bench.java_clients import JavaClients, WrongResultError, use_streams, use_transactions
+from bench.maven import PeerUnavailableError
 from bench.ours import Kafkaesque
 from kafkaesque.cli.broker_ports import unused_ports
 

@@ -35,6 +35,12 @@ def _is_raw(*what: str) -> Callable[[Difference], bool]:
     return is_it
 
 
+def _is_deletion_if_empty(found: Difference) -> bool:
+    step = found.steps[-1]
+    is_asked = isinstance(step, Call) and isinstance(step.method, m.QueueDelete)
+    return is_asked and any(line.endswith("not empty") for line in found.ours)
+
+
 def _with_argument(name: str) -> Callable[[Difference], bool]:
     """Tell a short session in which a queue is declared with an argument, and counts differ."""
 
@@ -66,6 +72,10 @@ KNOWN: Final[tuple[Known, ...]] = (
     Known(
         name="a channel's number above channel_max: RabbitMQ only counts open ones; we say 530",
         is_it=_is_raw("a channel above the maximum"),
+    ),
+    Known(
+        name="deletion if empty: RabbitMQ does not count what consumers have; we do",
+        is_it=_is_deletion_if_empty,
     ),
     Known(
         name="x-max-length-bytes: RabbitMQ counts bodies; we count what a message takes",

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.apache_kafka import cache_directory
+from bench.maven import cache_directory
 from kafkaesque.cli.broker_ports import unused_ports
 
 START_S: Final = 90.0
