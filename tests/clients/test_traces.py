@@ -22,6 +22,7 @@ from tests.waiting import eventually
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
+Settings = dict[str, str | int | float | bool]
 #: In OTLP's JSON, ids are in hex; in that of all other protocol buffers, bytes are in base64.
 _ID = re.compile(r'"(traceId|spanId|parentSpanId)":"([0-9a-f]+)"')
 
@@ -98,7 +99,7 @@ def test_a_collector_is_sent_what_became_of_a_traced_message(
     endpoint = f"http://127.0.0.1:{collector.port}/v1/traces"
     monkeypatch.setenv("KAFKAESQUE_TRACING_ENDPOINT", endpoint)
     with KafkaesqueCluster(1, directory=tmp_path) as cluster:
-        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        servers: Settings = {"bootstrap.servers": cluster.bootstrap_servers}
         new = NewTopic("orders", num_partitions=1, replication_factor=1)
         admin = AdminClient(servers)
         admin.create_topics([new])["orders"].result(30)
@@ -151,7 +152,7 @@ def test_a_collector_that_takes_nothing_holds_nobody_up(
     endpoint = f"http://127.0.0.1:{collector.port}/v1/traces"
     monkeypatch.setenv("KAFKAESQUE_TRACING_ENDPOINT", endpoint)
     with KafkaesqueCluster(1, directory=tmp_path) as cluster:
-        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        servers: Settings = {"bootstrap.servers": cluster.bootstrap_servers}
         producer = Producer(servers)
 
         def publish() -> None:
