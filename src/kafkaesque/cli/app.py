@@ -48,6 +48,12 @@ def _apply_context(context: typer.Context, name: str | None) -> None:
         contexts.apply(name, os.environ)
 
 
+def _context_names(incomplete: str) -> list[str]:
+    from kafkaesque.cli.completion import context_names
+
+    return context_names(incomplete)
+
+
 @app.callback()
 def kafkaesque(
     context: typer.Context,
@@ -68,6 +74,7 @@ def kafkaesque(
             metavar="NAME",
             envvar="KAFKAESQUE_CONTEXT",
             help="Which cluster, as kafkaesque context has it.",
+            autocompletion=_context_names,
         ),
     ] = None,
     version: Annotated[

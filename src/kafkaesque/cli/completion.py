@@ -1,4 +1,4 @@
-"""Names that the shell completes: those of topics, groups and queues of the cluster that is meant.
+"""Names that the shell completes: of contexts, and of topics, groups and queues of their cluster.
 
 A shell that waits is worse than one that knows nothing: what does not come at once is not offered,
 and no error is told.
@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from kafkaesque.cli import contexts
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT
 
 #: A shell waits so long at most.
@@ -37,17 +38,36 @@ def queue_names(context: typer.Context, incomplete: str) -> list[str]:
 def _fitting(
     read: Callable[[str], list[str]], context: typer.Context, incomplete: str
 ) -> list[str]:
-    bootstrap = context.params.get("bootstrap") or BOOTSTRAP_DEFAULT
-    if bootstrap == BOOTSTRAP_DEFAULT:
-        # While a shell completes, options are not looked up in the environment.
-        bootstrap = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or bootstrap
     try:
-        names = read(str(bootstrap))
-    except Exception:  # Whatever it is: the shell has no place to say it.
+        names = read(_bootstrap(context))
+    except (Exception, SystemExit):  # Whatever it is: the shell has no place to say it.
         return []
     is_own = incomplete.startswith("__")
     found = [each for each in sorted(names) if each.startswith(incomplete)]
     return [each for each in found if is_own or not each.startswith("__")][:NAMES_MAX]
+
+
+def _bootstrap(context: typer.Context) -> str:
+    """Return which cluster is meant, and have the environment say how to log in there.
+
+    While a shell completes, options are not looked up in the environment, and the top command,
+    which applies contexts, is not run.
+    """
+    chosen = context.find_root().params.get("cluster") or os.environ.get(contexts.CHOICE_VARIABLE)
+    contexts.apply(chosen or None, os.environ)
+    given = context.params.get("bootstrap") or BOOTSTRAP_DEFAULT
+    if given != BOOTSTRAP_DEFAULT:
+        return str(given)
+    return os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or BOOTSTRAP_DEFAULT
+
+
+def context_names(incomplete: str) -> list[str]:
+    """Return contexts that begin so."""
+    try:
+        found = contexts.read_contexts().contexts
+    except Exception:  # See above.
+        return []
+    return [each for each in sorted(found) if each.startswith(incomplete)][:NAMES_MAX]
 
 
 def _topics(bootstrap: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kafkaesque.cli.arguments import JsonOption, YesOption, check_can_ask, new_app
+from kafkaesque.cli.completion import context_names
 from kafkaesque.cli.screen import Cell, Screen, Table
 
 app = new_app(
@@ -13,7 +14,9 @@ app = new_app(
     "  . clients/admin.env && kafkaesque context create prod\n"
     "  kafkaesque context use prod"
 )
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", show_default=False, autocompletion=context_names)
+]
 
 
 @app.command()
@@ -87,7 +90,10 @@ def list_all(json: JsonOption = False) -> None:
 
 @app.command()
 def use(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", show_default=False, autocompletion=context_names),
+    ] = None,
     none: Annotated[bool, typer.Option("--none", help="Use none.")] = False,
     json: JsonOption = False,
 ) -> None:
