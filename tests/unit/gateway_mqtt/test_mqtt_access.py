@@ -342,7 +342,7 @@ def test_who_shares_and_whose_rule_is_gone_keeps_nothing_from_others(
     sent = {b"%d" % number for number in range(10)}
     for each in sent:
         publish(publisher, f"{root}/a", each)
-    found = set()
+    found: set[bytes] = set()
     while found < sent:
         packet = stays.expect(p.Publish)
         found.add(packet.payload)
