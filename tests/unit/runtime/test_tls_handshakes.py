@@ -158,7 +158,7 @@ def test_a_flood_of_half_handshakes_is_bounded_and_others_go_on(
     many_descriptors: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On a busy machine the flood takes longer than a handshake may: the first would be gone by then.
+    # On a busy machine the flood takes longer than a handshake may, and the first would be gone.
     monkeypatch.setattr(tls_handshakes, "HANDSHAKE_MS_MAX", 300_000)
     server = Server(world, authority)
     good, handler = server.dial()
