@@ -277,7 +277,7 @@ ROWS = (
     ),
     row("a channel that is not open", frame(m.TxSelect(), 2), CONNECTION, 504),
     row("connection.open once more", frame(m.ConnectionOpen(), 0), CONNECTION, 504),
-    row("a channel that is open", frame(m.ChannelOpen()), CONNECTION, 504),
+    row("a channel that is open", frame(m.ChannelOpen()), CONNECTION, 504, "channel.open' seen"),
     row("a heartbeat on a channel", write_frame(HEARTBEAT, 1, b""), CONNECTION, 505),
     row("a body out of place", write_frame(BODY, 1, b"x"), CONNECTION, 505),
     row("a header out of place", write_frame(HEADER, 1, bytes(14)), CONNECTION, 505),

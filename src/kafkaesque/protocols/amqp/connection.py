@@ -363,8 +363,7 @@ class Connection:
             return
         method = read_method(payload)
         if isinstance(method, ChannelOpen):
-            what = f"second 'channel.open' on channel {number}"
-            raise _failed(ReplyCode.CHANNEL_ERROR, what, ChannelOpen)
+            raise _failed(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", ChannelOpen)
         if type(method) not in CLIENT_METHODS:
             raise _invalid(type(method), "only a broker sends this here")
         error = refusal(method)
