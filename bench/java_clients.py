@@ -83,10 +83,29 @@ class Program:
         self._process.stdin.close()
         self._process.stdin = None
 
+    def lines(self) -> Iterator[str]:
+        """Return what it prints, line by line, until it ends; for a thread of its own."""
+        assert self._process.stdout is not None
+        return (line.rstrip("\n") for line in self._process.stdout)
+
+    def finish(self) -> None:
+        """End its input, and wait for its end, while somebody reads its lines.
+
+        Raises:
+            WrongResultError: it fails, or does not end.
+        """
+        self.begin("")
+        try:
+            code = self._process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise WrongResultError(f"{self._name} did not end: {self._tail()}") from None
+        if code != 0:
+            raise WrongResultError(f"{self._name} ended with {code}: {self._tail()}")
+
     def kill(self) -> None:
         """End it with SIGKILL; harmless if it has ended."""
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
 
     def _tail(self) -> str:
         self._log.seek(0)

@@ -1,8 +1,10 @@
 """Apache Kafka's own tools, clients and Kafka Streams, unchanged, against a cluster of ours.
 
     scripts/peers                       start three brokers of ours, use every tool, then Java's
-                                        transactional clients and Kafka Streams (exactly_once_v2),
-                                        under which brokers are killed
+                                        transactional clients, Kafka Streams (exactly_once_v2) and
+                                        share consumers, under which brokers are killed
+    scripts/peers --share               of these only share groups: Java's share consumers, and
+                                        kafka-share-groups with the other tools for them
     scripts/peers --tokens              kafka-acls and kafka-delegation-tokens with a broker where
                                         clients log in, and a producer that logs in by a token
     scripts/peers --up-secure           the console clients, kafka-acls and kafka-configs with
@@ -29,7 +31,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -37,46 +38,15 @@ from bench.apache_kafka import TOOLS, tool_command
 from bench.java_clients import JavaClients, WrongResultError, use_streams, use_transactions
 from bench.maven import PeerUnavailableError
 from bench.ours import Kafkaesque
+from bench.share_peer import use_share_consumers, use_share_tools
+from bench.tools import TOOL_TIMEOUT_S, ToolError, Tools
 from kafkaesque.cli.broker_ports import unused_ports
 
-TOOL_TIMEOUT_S = 120.0
 EXIT_FAILED = 1
 EXIT_UNAVAILABLE = 3
 RECORDS = 20_000
 #: Bytes a second that replicas move with: they take some seconds, and can be seen to move.
 THROTTLE = 300_000
-
-
-class ToolError(AssertionError):
-    """A tool failed, or said something else than it should have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """Runs the tools against one cluster."""
-
-    bootstrap_servers: str
-
-    def run(self, tool: str, *arguments: str, text: str = "") -> str:
-        """Run a tool and return what it prints.
-
-        Raises:
-            ToolError: it ended with an error or not at all.
-        """
-        command = [*tool_command(tool), "--bootstrap-server", self.bootstrap_servers, *arguments]
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
-        )
-        if done.returncode != 0:
-            raise ToolError(f"{tool} ended with {done.returncode}: {done.stdout}{done.stderr}")
-        return done.stdout
-
-    def expect(self, tool: str, *arguments: str, says: str, text: str = "") -> str:
-        """Run a tool and return what it prints, in which `says` must stand."""
-        printed = self.run(tool, *arguments, text=text)
-        if says not in printed:
-            raise ToolError(f"{tool} {' '.join(arguments)} does not say {says!r}: {printed}")
-        return printed
 
 
 def use_topics(tools: Tools, topic: str) -> None:
@@ -298,16 +268,18 @@ class _TokenSteps:
 
 
 CLIENT_STEPS: tuple[Callable[[JavaClients], str], ...] = (use_transactions, use_streams)
+SHARE_STEPS: tuple[Callable[[JavaClients], str], ...] = (use_share_tools, use_share_consumers)
 
 
-def use_all(bootstrap_servers: str, cluster: Kafkaesque | None) -> int:
+def use_all(bootstrap_servers: str, cluster: Kafkaesque | None, *, only_shares: bool) -> int:
     """Do every step, print what became of each, and return how many failed."""
     tools, topic = Tools(bootstrap_servers), f"tools-{uuid.uuid4().hex[:8]}"
     clients = JavaClients(bootstrap_servers, cluster)
-    steps: Sequence[tuple[str | None, Callable[[], str | None]]] = [
-        *((step.__doc__, partial(step, tools, topic)) for step in STEPS),
-        *((step.__doc__, partial(step, clients)) for step in CLIENT_STEPS),
-    ]
+    steps: list[tuple[str | None, Callable[[], str | None]]] = []
+    if not only_shares:
+        steps += [(step.__doc__, partial(step, tools, topic)) for step in STEPS]
+        steps += [(step.__doc__, partial(step, clients)) for step in CLIENT_STEPS]
+    steps += [(step.__doc__, partial(step, clients)) for step in SHARE_STEPS]
     failures = 0
     for what, step in steps:
         start = time.monotonic()
@@ -328,7 +300,8 @@ def main() -> int:
             return subprocess.run([*tool_command(words[0]), *words[1:]], check=False).returncode
         if words == ["--tokens"]:
             return use_tokens()
-        if words:
+        only_shares = words == ["--share"]
+        if words and not only_shares:
             print(f"{__doc__}\nTools: {', '.join(TOOLS)}")
             return 0 if words[0] in ("-h", "--help") else 2
         for tool in TOOLS:
@@ -337,7 +310,8 @@ def main() -> int:
         given = os.environ.get("KAFKAESQUE_TEST_BOOTSTRAP")
         with nullcontext() if given else Kafkaesque(brokers=3) as cluster:
             servers = given or (cluster.bootstrap_servers if cluster else "")
-            return EXIT_FAILED if use_all(servers, cluster) else 0
+            failures = use_all(servers, cluster, only_shares=only_shares)
+            return EXIT_FAILED if failures else 0
     except PeerUnavailableError as error:
         print(error, file=sys.stderr)
         return EXIT_UNAVAILABLE

@@ -20,7 +20,8 @@ from typing import Final
 
 from bench.apache_kafka import tool_command
 from bench.maven import PeerUnavailableError
-from bench.peer_tools import EXIT_FAILED, EXIT_UNAVAILABLE, TOOL_TIMEOUT_S, ToolError, Tools
+from bench.peer_tools import EXIT_FAILED, EXIT_UNAVAILABLE
+from bench.tools import TOOL_TIMEOUT_S, ToolError, Tools
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.cli.private_file import write_private
 
