@@ -18,6 +18,7 @@ from bench.processes import (
     wait_until_ready,
     wait_until_serving,
 )
+from bench.shares import measure_shares
 from bench.transactions import measure_transactions
 
 MIB = 1024 * 1024
@@ -307,6 +308,7 @@ MEASURES: Mapping[str, Callable[[Contest], None]] = {
     "latency": measure_latency,
     "throughput": measure_throughput,
     "transactions": measure_transactions,
+    "shares": measure_shares,
     "recovery": measure_recovery,
     "failover": measure_failover,
 }
