@@ -14,6 +14,7 @@ import struct
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ TIMEOUT_MS = 30_000
 _LENGTH = struct.Struct(">i")
 
 
+class Refused(SystemExit):
+    """The broker has refused a request, or closed the connection."""
+
+
 class Link:
     """One connection, one request after the other."""
 
@@ -46,12 +51,18 @@ class Link:
         self._correlation = 0
 
     def ask(self, key: ApiKey, message: Any) -> Any:
+        """Return the answer.
+
+        Raises:
+            Refused: there is none, or it is an error.
+            OSError: the connection is broken.
+        """
         self._correlation += 1
         self._socket.sendall(write_request(key, 0, self._correlation, "bench", message))
         (length,) = _LENGTH.unpack(self._read(4))
         answer = read_response(memoryview(self._read(length)), key, 0)[1]
         if answer.error_code:
-            raise SystemExit(f"{key.name}: {answer.error_code} {answer.error_message}")
+            raise Refused(f"{key.name}: {answer.error_code} {answer.error_message}")
         return answer
 
     def _read(self, length: int) -> bytes:
@@ -59,7 +70,7 @@ class Link:
         while len(data) < length:
             piece = self._socket.recv(length - len(data))
             if not piece:
-                raise SystemExit("the broker has closed the connection")
+                raise Refused("the broker has closed the connection")
             data += piece
         return bytes(data)
 
@@ -72,11 +83,22 @@ class Counts:
         self.is_over = False
 
 
+def batch_of(count: int, size: int) -> bytearray:
+    """Return so many messages with bodies of so many bytes, to be put again and again."""
+    return encode_batch([Record(at, 0, None, bytes(size), ()) for at in range(count)])
+
+
+def create_queue(link: Link, queue: str, options: Mapping[str, str]) -> None:
+    """Make a queue."""
+    chosen = [SetOption(name, value) for name, value in options.items()]
+    request = CreateQueueRequest("/", queue, options=chosen, timeout_ms=TIMEOUT_MS)
+    link.ask(ApiKey.CREATE_QUEUE, request)
+
+
 def put(address: str, counts: Counts, batch: int, size: int) -> None:
     """Put messages until it is over."""
     link = Link(address)
-    records = encode_batch([Record(at, 0, None, bytes(size), ()) for at in range(batch)])
-    request = PutMessagesRequest("/", QUEUE, TIMEOUT_MS, records)
+    request = PutMessagesRequest("/", QUEUE, TIMEOUT_MS, batch_of(batch, size))
     while not counts.is_over:
         if counts.put - counts.settled > 200 * batch:
             time.sleep(0.001)
@@ -93,20 +115,18 @@ def take(address: str, counts: Counts, batch: int) -> None:
         taken = link.ask(ApiKey.TAKE_MESSAGES, request)
         if taken.records is None:
             continue
-        # The batch says where its records are: its first offset, and how many follow.
-        first, delta = struct.unpack_from(">q15xi", taken.records)
-        attempts = taken.attempts
-        claims = (
-            [Claim(first, first + len(attempts), attempts[0])]
-            if delta == len(attempts) - 1 and len(set(attempts)) == 1
-            else _claims(taken)
-        )
-        settle = SettleMessagesRequest("/", QUEUE, 0, claims, timeout_ms=TIMEOUT_MS)
+        settle = SettleMessagesRequest("/", QUEUE, 0, claims_of(taken), timeout_ms=TIMEOUT_MS)
         link.ask(ApiKey.SETTLE_MESSAGES, settle)
-        counts.settled += len(attempts)
+        counts.settled += len(taken.attempts)
 
 
-def _claims(taken: Any) -> list[Claim]:
+def claims_of(taken: Any) -> list[Claim]:
+    """Return what settles the messages of an answer that has some."""
+    # The batch says where its records are: its first offset, and how many follow.
+    first, delta = struct.unpack_from(">q15xi", taken.records)
+    attempts = taken.attempts
+    if delta == len(attempts) - 1 and len(set(attempts)) == 1:
+        return [Claim(first, first + len(attempts), attempts[0])]
     records = decode_batch(taken.records, 1 << 30)
     return [
         Claim(record.offset, record.offset + 1, attempt)
@@ -121,16 +141,8 @@ def run(arguments: argparse.Namespace) -> None:
         KafkaesqueCluster(brokers=arguments.brokers, directory=Path(directory)) as cluster,
     ):
         addresses = [each.address for each in cluster.brokers]
-        options = [each.split("=", 1) for each in arguments.option]
-        Link(addresses[0]).ask(
-            ApiKey.CREATE_QUEUE,
-            CreateQueueRequest(
-                "/",
-                QUEUE,
-                options=[SetOption(name, value) for name, value in options],
-                timeout_ms=TIMEOUT_MS,
-            ),
-        )
+        options = dict(each.split("=", 1) for each in arguments.option)
+        create_queue(Link(addresses[0]), QUEUE, options)
         time.sleep(1.0)
         counts = Counts()
         threads = [
