@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka.admin import NewTopic, PartitionMetadata
 from typer.testing import CliRunner
 
+from kafkaesque.cli import topic_reader
 from kafkaesque.cli.app import app
-from kafkaesque.cli.commands import consume
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, admin_client, describe_topic
 from tests.waiting import DEADLINE_S, eventually
@@ -74,7 +74,7 @@ def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
             assert line.startswith(f"no {what} for ")
             assert f": {topic}-0 has " in line
             assert line.endswith(" of 3 replicas in sync; still trying (Ctrl-C ends it)\n")
-        monkeypatch.setattr(consume, "BOUNDS_TIMEOUT_S", 0.5)
+        monkeypatch.setattr(topic_reader, "BOUNDS_TIMEOUT_S", 0.5)
         words = ["consume", topic, "--until-end", *words]
         refused = CliRunner().invoke(app, words)
         assert refused.exit_code == 5
@@ -113,7 +113,7 @@ def test_a_partition_without_a_leader_hides_nothing_of_the_others(
         assert reader.stdout is not None
         assert reader.stderr is not None
         assert sorted(reader.stdout.readline() for _ in range(2)) == ["0\n", "1\n"]
-        monkeypatch.setattr(consume, "BOUNDS_TIMEOUT_S", 0.5)
+        monkeypatch.setattr(topic_reader, "BOUNDS_TIMEOUT_S", 0.5)
         ended = CliRunner().invoke(app, ["consume", topic, "-o", "earliest", "--until-end", *words])
         assert ended.exit_code == 5
         assert sorted(ended.stdout.split()) == ["0", "1"]
