@@ -229,4 +229,6 @@ def ground() -> Ground:
 
 @pytest.mark.parametrize("row", _read(), ids=str)
 def test_clause(ground: Ground, row: Row) -> None:
-    Play(ground, row).run()
+    # Who wants every topic would get what other rows have left there.
+    wants_all = any("'#'" in step for step in row.steps)
+    Play(Ground(seed=9) if wants_all else ground, row).run()

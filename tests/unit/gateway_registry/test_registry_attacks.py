@@ -64,17 +64,22 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     live.close()
 
 
+@pytest.fixture(autouse=True)
+def _without_reports_of_others(ground: Ground) -> None:
+    ground.live.reports.clear()
+
+
 def test_a_page_cannot_use_the_password_that_a_browser_keeps(ground: Ground) -> None:
     """A browser that was asked for a name and a password adds them to what any page sends."""
-    schema = '"string"'
+    path, body = "/subjects/app-page/versions", {"schema": '"string"', "schemaType": "AVRO"}
     for headers in (
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ):
-        assert ground.register(schema, **headers).status == 403
-    assert ground.ask("GET", "/subjects").json == []
+        assert ground.ask("POST", path, body, **headers).status == 403
+    assert "app-page" not in ground.ask("GET", "/subjects").json
     # An address that somebody types.
     assert ground.ask("GET", "/subjects", **{"Sec-Fetch-Site": "none"}).status == 200
 
