@@ -102,6 +102,7 @@ class Sessions:
                 return False
         if self._attached and (is_exclusive or self._has_exclusive()):
             return False
+        self._leaving.discard(session)
         self._attached[session] = _Attached(priority, is_exclusive)
         self._priorities[priority] += 1
         if self._active is None:

@@ -69,10 +69,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
 class Group:
     """A share group with one member, over a topic of its own."""
 
-    def __init__(self, cluster: LiveCluster, name: str) -> None:
+    def __init__(self, cluster: LiveCluster, name: str, member: str = MEMBER) -> None:
         self.cluster = cluster
         self.name = name
-        cluster.create_topic(name)
+        self.member = member
+        if name not in cluster.broker.state.topics:
+            cluster.create_topic(name)
         self.topic_id = cluster.broker.state.topic(name).topic_id
         self.epoch = BEGINS
         self.member_epoch = 0
@@ -85,7 +87,7 @@ class Group:
     def beat(self, epoch: int | None = None) -> Any:
         request = ShareGroupHeartbeatRequest(
             self.name,
-            MEMBER,
+            self.member,
             self.member_epoch if epoch is None else epoch,
             subscribed_topic_names=[self.name],
         )
@@ -114,13 +116,14 @@ class Group:
         records_max: int = 100,
         wait_ms: int = 1_000,
         names: bool = True,
+        forgets: bool = False,
     ) -> Any:
         epoch = self.epoch if epoch is None else epoch
         partition = fetching.FetchPartition(0, acknowledgements or [])
         topics = [fetching.FetchTopic(self.topic_id, [partition])]
         request = fetching.ShareFetchRequest(
             self.name,
-            MEMBER,
+            self.member,
             epoch,
             wait_ms,
             1,
@@ -128,6 +131,7 @@ class Group:
             records_max,
             records_max,
             topics=topics if names or acknowledgements else [],
+            forgotten_topics_data=[fetching.ForgottenTopic(self.topic_id, [0])] if forgets else [],
         )
         answer = self.cluster.ask(request)
         if answer.error_code == 0:
@@ -166,6 +170,18 @@ class Group:
         )
         (topic,) = answer.responses
         code: int = topic.partitions[0].acknowledge_error_code
+        return code
+
+    def acknowledge_alone(self, kind: Acknowledge, first: int, last: int) -> int:
+        """Return the partition's error of a ShareAcknowledge."""
+        batch = AcknowledgeBatch(first, last, [kind])
+        topic = AcknowledgeTopic(self.topic_id, [AcknowledgePartition(0, [batch])])
+        answer = self.cluster.ask(
+            ShareAcknowledgeRequest(self.name, self.member, self.epoch, topics=[topic])
+        )
+        assert answer.error_code == 0, answer
+        self.epoch += 1
+        code: int = answer.responses[0].partitions[0].error_code
         return code
 
 
@@ -247,6 +263,66 @@ def test_acknowledging_without_fetching(group: Group) -> None:
     assert answer.responses[0].partitions[0].error_code == 0
     request.share_session_epoch = BEGINS
     assert group.cluster.ask(request).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+def test_a_member_keeps_what_it_has_of_a_partition_that_it_reads_no_more(group: Group) -> None:
+    group.join()
+    group.write(6)
+    assert len(group.fetch_until(6)) == 6
+    accepted = [AcknowledgementBatch(0, 2, [Acknowledge.ACCEPT])]
+    answer = group.fetch(acknowledgements=accepted, forgets=True, wait_ms=0)
+    (partition,) = answer.responses[0].partitions
+    assert (partition.error_code, partition.acknowledge_error_code) == (0, 0)
+    other = Group(group.cluster, group.name, "member-2")
+    assert other.records(other.fetch(wait_ms=300)) == []
+    assert group.acknowledge_alone(Acknowledge.ACCEPT, 3, 3) == 0
+    assert group.acknowledge_alone(Acknowledge.RELEASE, 4, 4) == 0
+    assert other.fetch_until(1) == [(4, 2)]
+    assert other.acknowledge(Acknowledge.ACCEPT, 4, 4) == 0
+    # It takes nothing more, and its end gives back what it has.
+    group.write(1)
+    assert group.records(group.fetch(names=False, wait_ms=0)) == []
+    assert other.fetch_until(1) == [(6, 1)]
+    group.fetch(epoch=ENDS, names=False)
+    assert other.fetch_until(1) == [(5, 2)]
+
+
+def test_what_was_not_handed_out_is_given_back_with_its_partition(group: Group) -> None:
+    group.join()
+    group.write(3)
+    # They are brought for it, and it asks for fewer by the time that they come.
+    assert group.records(group.fetch(records_max=3, wait_ms=0)) == []
+    assert group.records(group.fetch(records_max=1, wait_ms=10_000)) == [(0, 1)]
+    group.fetch(names=False, forgets=True, wait_ms=0)
+    other = Group(group.cluster, group.name, "member-2")
+    assert other.fetch_until(2) == [(1, 1), (2, 1)]
+    assert group.acknowledge_alone(Acknowledge.ACCEPT, 0, 0) == 0
+
+
+def test_a_partition_that_is_read_again_has_what_the_member_has(group: Group) -> None:
+    group.join()
+    group.write(2)
+    assert len(group.fetch_until(2)) == 2
+    group.fetch(names=False, forgets=True, wait_ms=0)
+    group.write(1)
+    assert group.fetch_until(1) == [(2, 1)]
+    assert group.acknowledge(Acknowledge.ACCEPT, 0, 2) == 0
+
+
+def test_a_partition_is_read_once_it_can_be_though_it_was_named_before(group: Group) -> None:
+    group.write(1)
+    answer = group.fetch()
+    (partition,) = answer.responses[0].partitions
+    # There is no cursor before the group has a member.
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    group.join()
+    # Clients name a partition once in a session.
+    found: list[tuple[int, int]] = []
+    for _ in range(20):
+        found += group.records(group.fetch(names=False))
+        if found:
+            break
+    assert found == [(0, 1)]
 
 
 def test_offsets_are_described_altered_and_deleted(group: Group) -> None:

@@ -10,7 +10,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.options.groups import ShareSettings
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.kafka.errors import code_of
-from kafkaesque.gateway.kafka.share_sessions import TIMEOUT_MS, SharePartition
+from kafkaesque.gateway.kafka.share_partitions import TIMEOUT_MS, SharePartition
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.queues.requests import Claim

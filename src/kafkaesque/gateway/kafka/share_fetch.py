@@ -1,6 +1,6 @@
 """ShareFetch and ShareAcknowledge: records for one member of a share group each (KIP-932)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
@@ -18,10 +18,11 @@ from kafkaesque.gateway.kafka.share_acknowledging import (
     acknowledge,
     read_acknowledgements,
 )
+from kafkaesque.gateway.kafka.share_partitions import SharePartition
 from kafkaesque.gateway.kafka.share_sessions import (
+    UNOPENED_MAX,
     ConnectedSessions,
     Member,
-    SharePartition,
     ShareSession,
 )
 from kafkaesque.gateway.kafka.topics import leader_hint
@@ -121,11 +122,10 @@ class _SessionRequest:
         if session.rights_as_of != rights.as_of:
             session.rights_as_of = rights.as_of
             known = self.context.doors.cluster.state.topics_by_id
-            read = {key.topic_id for key in session.partitions}
             session.forbid(
                 frozenset(
                     each
-                    for each in read
+                    for each in session.topic_ids
                     if (topic := known.get(each)) is not None
                     and not rights.may(Operation.READ, ResourceType.TOPIC, topic.name)
                 )
@@ -160,6 +160,8 @@ class _SessionRequest:
             nonlocal left
             left -= 1
             if not left:
+                if self.session is not None:
+                    self.session.close_settled()
                 on_done()
 
         for key, partition, wanted in asked:
@@ -173,7 +175,7 @@ class _SessionRequest:
         batches: Sequence[Any],
     ) -> None:
         outcome, session = self.outcome(key), self.session
-        partition = None if session is None else session.partitions.get(key)
+        partition = None if session is None else session.find(key)
         may_renew = self.settings.renews and bool(getattr(self.request, "is_renew_ack", False))
         try:
             wanted = read_acknowledgements(batches, may_renew=may_renew)
@@ -274,46 +276,51 @@ class _Fetch(_SessionRequest):
                 )
             )
             return
-        self._change_partitions(self.session)
         self.take_acknowledgements(self._on_acknowledged)
 
     def _change_partitions(self, session: ShareSession) -> None:
+        """Read what the request names, and then no more what it forgets.
+
+        It is done in this order because acknowledgements of a forgotten partition name it, too.
+        """
+        for key in self._named():
+            if key not in session.partitions and len(session.unopened) >= UNOPENED_MAX:
+                self.outcome(key).code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            else:
+                session.want(key)
         for forgotten in self.request.forgotten_topics_data:
             for index in forgotten.partitions:
-                key = TopicIdPartition(TopicId(bytes(forgotten.topic_id)), index)
-                gone = session.partitions.pop(key, None)
-                if gone is not None:
-                    gone.close()
+                session.forget(TopicIdPartition(TopicId(bytes(forgotten.topic_id)), index))
+        for key in list(session.unopened):
+            self._open(session, key)
+
+    def _named(self) -> Iterator[TopicIdPartition]:
         for topic in self.request.topics:
             topic_id = TopicId(bytes(topic.topic_id))
             for each in topic.partitions:
-                key = TopicIdPartition(topic_id, each.partition_index)
-                if key not in session.partitions:
-                    self._add(session, key)
+                yield TopicIdPartition(topic_id, each.partition_index)
 
-    def _add(self, session: ShareSession, key: TopicIdPartition) -> None:
-        """Read a partition from now on, if it may be read here."""
-        outcome, doors = self.outcome(key), self.context.doors
+    def _open(self, session: ShareSession, key: TopicIdPartition) -> None:
+        """Read a partition from now on, if it may be read here; else say why not."""
+        doors, rights = self.context.doors, self.call.connection.rights
         topic = doors.cluster.state.topics_by_id.get(key.topic_id)
-        rights = self.call.connection.rights
         if topic is None:
-            outcome.code = ErrorCode.UNKNOWN_TOPIC_ID
+            self.outcome(key).code = ErrorCode.UNKNOWN_TOPIC_ID
         elif rights is not None and not rights.may(Operation.READ, ResourceType.TOPIC, topic.name):
-            outcome.code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            self.outcome(key).code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif not 0 <= key.partition < len(topic.partitions):
-            outcome.code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self.outcome(key).code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif not self._is_led_here(key):
+            outcome = self.outcome(key)
             outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             outcome.leader = leader_hint(doors, TopicPartition(topic.name, key.partition))
         else:
             queue = doors.cluster.state.queues.get(share_queue(self.group_id, key.topic_id))
             if queue is None or key.partition >= len(queue.partitions):
-                # The group's coordinator has it made; it comes with the next fetch.
-                outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                return
-            session.partitions[key] = SharePartition(
-                doors, queue.topic_id, key.partition, session.wake
-            )
+                # The group's coordinator has it made, or this broker has not heard of it yet.
+                self.outcome(key).code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            else:
+                session.open(key, doors, queue.topic_id)
 
     def _is_led_here(self, key: TopicIdPartition) -> bool:
         doors = self.context.doors
@@ -327,7 +334,11 @@ class _Fetch(_SessionRequest):
 
     def _on_acknowledged(self) -> None:
         request, session = self.request, self.session
-        if request.share_session_epoch == ENDS or session is None or request.max_records <= 0:
+        if request.share_session_epoch == ENDS or session is None or session.is_closed:
+            self._answer()
+            return
+        self._change_partitions(session)
+        if request.max_records <= 0:
             self._answer()
             return
         wait_ms = min(max(0, request.max_wait_ms), WAIT_MS_MAX)

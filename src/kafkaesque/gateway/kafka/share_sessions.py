@@ -1,10 +1,9 @@
 """Share sessions: what one member of a share group reads at this broker, and has from it.
 
-Theory of operation. For each partition of a session at most one question for records is open at the
-cursor, which waits there. What comes is kept until the member's next fetch, which may be the one
-that waits now. So a member is told of records as they come, whichever partition they are of, and a
-session that is given up gives back what was not handed out. A record is acknowledged by its offset;
-the session remembers which attempt the member has.
+A session has partitions that are read; some that were asked for and cannot be read here yet, which
+is tried again with each fetch, since clients name a partition once; and some that the member reads
+no more, as long as it has records of them that it has not acknowledged. When a session ends, or its
+connection is gone, everything is given back.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.broker.requests.commands import Done
+from kafkaesque.gateway.kafka.share_partitions import SharePartition
 from kafkaesque.groups.consumer.topics import TopicIdPartition
-from kafkaesque.model.errors import RequestRefused, UnknownConsumer
 from kafkaesque.model.ids import TopicId
 
 #: Sessions of one broker, as Kafka has it by default.
@@ -25,9 +22,8 @@ SESSIONS_MAX: Final = 2_000
 #: Of them, those of one user, so that no user keeps out the others. It does not count where nobody
 #: logs in.
 SESSIONS_PER_USER_MAX: Final = 500
-TIMEOUT_MS: Final = 30_000
-#: A question for records is answered so long after its wait at the latest.
-ANSWER_MS: Final = 10_000
+#: Partitions of one session that cannot be read yet; more are refused, and not tried again.
+UNOPENED_MAX: Final = 10_000
 #: Sessions that a connection remembers, also if they are ended.
 NAMED_MIN: Final = 64
 EPOCH_MAX: Final = 2**31 - 1
@@ -42,119 +38,6 @@ class Member(NamedTuple):
     member_id: str
 
 
-class SharePartition:
-    """One partition of a session."""
-
-    __slots__ = (
-        "_doors",
-        "_is_asking",
-        "_is_attached",
-        "_is_closed",
-        "_on_records",
-        "acquired",
-        "consumer",
-        "log_id",
-        "number",
-        "ready",
-        "refusal",
-    )
-
-    def __init__(
-        self, doors: Doors, log_id: TopicId, number: int, on_records: Callable[[], None]
-    ) -> None:
-        self._doors = doors
-        self._on_records = on_records
-        self.log_id = log_id
-        self.number = number
-        self.consumer = doors.queues.new_consumer()
-        #: What has come and was not handed out.
-        self.ready: list[q.QueueMessage] = []
-        #: What the member has: the attempt by offset.
-        self.acquired: dict[int, int] = {}
-        #: Why the last question was not answered with records.
-        self.refusal: RequestRefused | None = None
-        self._is_asking = False
-        self._is_attached = False
-        self._is_closed = False
-
-    def ask(self, records_max: int, bytes_max: int, wait_ms: int) -> None:
-        """Have records brought, unless a question is open or something is there already."""
-        if self._is_asking or self.ready or self._is_closed:
-            return
-        self._is_asking = True
-        self.refusal = None
-        if self._is_attached:
-            self._take(records_max, bytes_max, wait_ms)
-            return
-
-        def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
-            if isinstance(outcome, RequestRefused):
-                self._end(outcome)
-                return
-            self._is_attached = True
-            if self._is_closed:
-                self._detach()
-            else:
-                self._take(records_max, bytes_max, wait_ms)
-
-        attach = q.AttachConsumer(log_id=self.log_id, partition=self.number, consumer=self.consumer)
-        self._doors.queues.ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
-
-    def _take(self, records_max: int, bytes_max: int, wait_ms: int) -> None:
-        take = q.TakeMessages(
-            log_id=self.log_id,
-            partition=self.number,
-            consumer=self.consumer,
-            messages_max=records_max,
-            bytes_max=bytes_max,
-            wait_ms=wait_ms,
-        )
-
-        def on_taken(outcome: q.TakenMessages | RequestRefused) -> None:
-            if isinstance(outcome, UnknownConsumer):
-                # The cursor has another leader. What the member has, it has.
-                self._is_attached = False
-                self._end(None)
-            elif isinstance(outcome, RequestRefused):
-                self._end(outcome)
-            else:
-                self.ready += outcome.messages
-                self._end(None)
-
-        self._doors.queues.ask(take, q.TakenMessages, wait_ms + ANSWER_MS, on_taken)
-
-    def _end(self, refusal: RequestRefused | None) -> None:
-        self._is_asking = False
-        self.refusal = refusal
-        if self._is_closed:
-            # What was taken for nobody is given back with the consumer.
-            self._detach()
-        else:
-            self._on_records()
-
-    def hand_out(self, count_max: int) -> list[q.QueueMessage]:
-        """Return records that the member has from now on."""
-        given, self.ready = self.ready[:count_max], self.ready[count_max:]
-        self.acquired.update((each.offset, each.attempt) for each in given)
-        return given
-
-    def renewed(self) -> SharePartition:
-        """Return what begins anew in its place; see `close`."""
-        self.close()
-        return SharePartition(self._doors, self.log_id, self.number, self._on_records)
-
-    def close(self) -> None:
-        """Give back all that the member has, and what it was not handed."""
-        self._is_closed = True
-        if self._is_attached:
-            # At once: a question that waits ends by that.
-            self._detach()
-
-    def _detach(self) -> None:
-        detach = q.DetachConsumer(log_id=self.log_id, partition=self.number, consumer=self.consumer)
-        self._doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
-
-
 class ShareSession:
     """One member's session."""
 
@@ -163,9 +46,11 @@ class ShareSession:
         "_waiting",
         "epoch",
         "forbidden",
+        "forgotten",
         "is_closed",
         "partitions",
         "rights_as_of",
+        "unopened",
     )
 
     def __init__(self) -> None:
@@ -176,6 +61,10 @@ class ShareSession:
         self.forbidden: frozenset[TopicId] = frozenset()
         self.rights_as_of: tuple[object, ...] | None = None
         self.partitions: dict[TopicIdPartition, SharePartition] = {}
+        #: What the member wants to read and cannot read here yet.
+        self.unopened: dict[TopicIdPartition, None] = {}
+        #: What it reads no more and has records of.
+        self.forgotten: dict[TopicIdPartition, SharePartition] = {}
         self._waiting: Callable[[], None] | None = None
         self._next = 0
 
@@ -183,12 +72,57 @@ class ShareSession:
         """A request of the session was taken."""
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
+    @property
+    def topic_ids(self) -> set[TopicId]:
+        """The topics that it reads or has records of."""
+        return {key.topic_id for key in (*self.partitions, *self.forgotten)}
+
     def forbid(self, topics: frozenset[TopicId]) -> None:
         """Give back what the member has of topics that its user may not read any more."""
         self.forbidden = topics
         for key, partition in list(self.partitions.items()):
             if key.topic_id in topics:
                 self.partitions[key] = partition.renewed()
+        for key in [each for each in self.forgotten if each.topic_id in topics]:
+            self.forgotten.pop(key).close()
+
+    def want(self, key: TopicIdPartition) -> None:
+        """The member reads a partition from now on; it is to be opened with `open`."""
+        if key not in self.partitions:
+            self.unopened[key] = None
+
+    def open(self, key: TopicIdPartition, doors: Doors, log_id: TopicId) -> None:
+        """Read a partition by its cursor; what the member has of it stays its own."""
+        self.unopened.pop(key, None)
+        partition = self.forgotten.pop(key, None)
+        if partition is not None and partition.log_id == log_id:
+            partition.resume()
+        else:
+            if partition is not None:
+                partition.close()
+            partition = SharePartition(doors, log_id, key.partition, self.wake)
+        self.partitions[key] = partition
+
+    def forget(self, key: TopicIdPartition) -> None:
+        """Read a partition no more; what the member has of it can still be acknowledged."""
+        self.unopened.pop(key, None)
+        partition = self.partitions.pop(key, None)
+        if partition is None:
+            return
+        if partition.acquired:
+            partition.forget()
+            self.forgotten[key] = partition
+        else:
+            partition.close()
+
+    def close_settled(self) -> None:
+        """Let go of forgotten partitions of which the member has nothing any more."""
+        for key in [key for key, each in self.forgotten.items() if not each.acquired]:
+            self.forgotten.pop(key).close()
+
+    def find(self, key: TopicIdPartition) -> SharePartition | None:
+        """Return a partition of which the member may have records."""
+        return self.partitions.get(key) or self.forgotten.get(key)
 
     def wait(self, on_records: Callable[[], None]) -> None:
         """Call when a partition has records, or its question is at its end."""
@@ -211,9 +145,11 @@ class ShareSession:
         """Give back everything."""
         self.is_closed = True
         self._waiting = None
-        for partition in self.partitions.values():
+        for partition in (*self.partitions.values(), *self.forgotten.values()):
             partition.close()
         self.partitions.clear()
+        self.forgotten.clear()
+        self.unopened.clear()
 
 
 class ShareSessions:

@@ -1,0 +1,176 @@
+"""One partition of a share session: what its member has of it, and what waits for its next fetch.
+
+Theory of operation. At most one question for records is open at the cursor, which waits there. What
+comes is kept until the member's next fetch, which may be the one that waits now. So a member is
+told of records as they come, whichever partition they are of. A record is acknowledged by its
+offset; the partition remembers which attempt the member has.
+
+A partition that the member reads no more gives back what was not handed out. What was stays the
+member's: it works on it, and will acknowledge it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import Done
+from kafkaesque.model.errors import RequestRefused, UnknownConsumer
+from kafkaesque.model.ids import TopicId
+
+TIMEOUT_MS: Final = 30_000
+#: A question for records is answered so long after its wait at the latest.
+ANSWER_MS: Final = 10_000
+
+
+class SharePartition:
+    """See the module."""
+
+    __slots__ = (
+        "_doors",
+        "_is_asking",
+        "_is_attached",
+        "_is_closed",
+        "_is_forgotten",
+        "_is_known",
+        "_on_records",
+        "acquired",
+        "consumer",
+        "log_id",
+        "number",
+        "ready",
+        "refusal",
+    )
+
+    def __init__(
+        self, doors: Doors, log_id: TopicId, number: int, on_records: Callable[[], None]
+    ) -> None:
+        self._doors = doors
+        self._on_records = on_records
+        self.log_id = log_id
+        self.number = number
+        self.consumer = doors.queues.new_consumer()
+        #: What has come and was not handed out.
+        self.ready: list[q.QueueMessage] = []
+        #: What the member has: the attempt by offset.
+        self.acquired: dict[int, int] = {}
+        #: Why the last question was not answered with records.
+        self.refusal: RequestRefused | None = None
+        self._is_asking = False
+        #: Whether the cursor gives it records.
+        self._is_attached = False
+        #: Whether it was ever attached: a leader of the cursor may have it, and what it has.
+        self._is_known = False
+        self._is_forgotten = False
+        self._is_closed = False
+
+    def ask(self, records_max: int, bytes_max: int, wait_ms: int) -> None:
+        """Have records brought, unless a question is open or something is there already."""
+        if self._is_asking or self.ready or self._is_forgotten or self._is_closed:
+            return
+        self._is_asking = True
+        self.refusal = None
+        if self._is_attached:
+            self._take(records_max, bytes_max, wait_ms)
+            return
+
+        def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                self._end(outcome)
+                return
+            self._is_attached = self._is_known = True
+            if self._is_closed:
+                self._detach()
+            elif self._is_forgotten:
+                self._leave()
+                self._end(None)
+            else:
+                self._take(records_max, bytes_max, wait_ms)
+
+        attach = q.AttachConsumer(log_id=self.log_id, partition=self.number, consumer=self.consumer)
+        self._doors.queues.ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
+
+    def _take(self, records_max: int, bytes_max: int, wait_ms: int) -> None:
+        take = q.TakeMessages(
+            log_id=self.log_id,
+            partition=self.number,
+            consumer=self.consumer,
+            messages_max=records_max,
+            bytes_max=bytes_max,
+            wait_ms=wait_ms,
+        )
+
+        def on_taken(outcome: q.TakenMessages | RequestRefused) -> None:
+            if isinstance(outcome, UnknownConsumer):
+                # The cursor has another leader. What the member has, it has.
+                self._is_attached = False
+                self._end(None)
+            elif isinstance(outcome, RequestRefused):
+                self._end(outcome)
+            else:
+                self.ready += outcome.messages
+                if self._is_forgotten or self._is_closed:
+                    self._give_back()
+                self._end(None)
+
+        self._doors.queues.ask(take, q.TakenMessages, wait_ms + ANSWER_MS, on_taken)
+
+    def _end(self, refusal: RequestRefused | None) -> None:
+        self._is_asking = False
+        self.refusal = refusal
+        if self._is_closed:
+            # What was taken for nobody is given back with the consumer.
+            self._detach()
+        else:
+            self._on_records()
+
+    def hand_out(self, count_max: int) -> list[q.QueueMessage]:
+        """Return records that the member has from now on."""
+        given, self.ready = self.ready[:count_max], self.ready[count_max:]
+        self.acquired.update((each.offset, each.attempt) for each in given)
+        return given
+
+    def renewed(self) -> SharePartition:
+        """Return what begins anew in its place; see `close`."""
+        self.close()
+        return SharePartition(self._doors, self.log_id, self.number, self._on_records)
+
+    def forget(self) -> None:
+        """Take nothing more, and give back what was not handed out; what the member has, it has."""
+        self._is_forgotten = True
+        self._give_back()
+        if self._is_attached:
+            self._leave()
+
+    def resume(self) -> None:
+        """Take records again after `forget`."""
+        self._is_forgotten = False
+
+    def close(self) -> None:
+        """Give back all that the member has, and what it was not handed."""
+        self._is_closed = True
+        self._give_back()
+        if self._is_known:
+            # At once: a question that waits ends by that.
+            self._detach()
+
+    def _give_back(self) -> None:
+        if self.ready:
+            claims = [each.claim for each in self.ready]
+            self.ready = []
+            release = q.ReleaseMessages(log_id=self.log_id, partition=self.number, claims=claims)
+            self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
+
+    def _leave(self) -> None:
+        """Be given nothing any more: a question that waits ends by that."""
+        self._is_attached = False
+        leave = q.AttachConsumer(
+            log_id=self.log_id, partition=self.number, consumer=self.consumer, is_leaving=True
+        )
+        self._doors.queues.ask(leave, q.AttachedConsumer, TIMEOUT_MS, lambda _: None)
+
+    def _detach(self) -> None:
+        detach = q.DetachConsumer(log_id=self.log_id, partition=self.number, consumer=self.consumer)
+        self._doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
