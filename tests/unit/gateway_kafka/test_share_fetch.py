@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.metadata.queue_names import share_queue
+from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.gateway.kafka import share_sessions
 from kafkaesque.gateway.kafka.share_acknowledging import (
     Acknowledge,
@@ -15,10 +17,15 @@ from kafkaesque.gateway.kafka.share_acknowledging import (
 )
 from kafkaesque.gateway.kafka.share_fetch import BEGINS, ENDS
 from kafkaesque.gateway.kafka.share_sessions import Member, ShareSessions
+from kafkaesque.model.batch_encoder import BatchOptions
 from kafkaesque.model.records import decode_batch
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages import share_fetch_request as fetching
+from kafkaesque.protocols.kafka.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from kafkaesque.protocols.kafka.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -33,7 +40,9 @@ from kafkaesque.protocols.kafka.messages.describe_share_group_offsets_request im
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
+from kafkaesque.protocols.kafka.messages.end_txn_request import EndTxnRequest
 from kafkaesque.protocols.kafka.messages.incremental_alter_configs_request import AlterableConfig
+from kafkaesque.protocols.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from kafkaesque.protocols.kafka.messages.list_groups_request import ListGroupsRequest
 from kafkaesque.protocols.kafka.messages.share_acknowledge_request import (
     AcknowledgementBatch as AcknowledgeBatch,
@@ -323,6 +332,59 @@ def test_a_partition_is_read_once_it_can_be_though_it_was_named_before(group: Gr
         if found:
             break
     assert found == [(0, 1)]
+
+
+def end_transaction(cluster: LiveCluster, topic: str, *, commit: bool) -> None:
+    """Write two records in a transaction, and end it."""
+    ours = "mine"
+    found = cluster.ask_until(
+        InitProducerIdRequest(ours, 60_000), lambda each: not ErrorCode(each.error_code).retriable
+    )
+    assert found.error_code == 0
+    topics = [AddPartitionsToTxnTopic(topic, [0])]
+    adding = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ours,
+        v3_and_below_producer_id=found.producer_id,
+        v3_and_below_producer_epoch=found.producer_epoch,
+        v3_and_below_topics=topics,
+    )
+    (added,) = cluster.ask(adding, 3).results_by_topic_v3_and_below
+    assert added.results_by_partition[0].partition_error_code == 0
+    options = BatchOptions(
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    cluster.produce(topic, timestamps_ms=(0, 0), options=options)
+    ending = EndTxnRequest(ours, found.producer_id, found.producer_epoch, commit)
+    assert cluster.ask(ending, 3).error_code == 0
+
+
+def test_nothing_is_left_behind_transactions_that_were_read(group: Group) -> None:
+    cluster = group.cluster
+    group.join()
+    end_transaction(cluster, group.name, commit=True)
+    end_transaction(cluster, group.name, commit=False)
+    assert group.fetch_until(2) == [(0, 1), (1, 1)]
+    describe = DescribeShareGroupOffsetsRequest(
+        [DescribeShareGroupOffsetsRequestGroup(group.name, None)]
+    )
+
+    def lag(answer: Any) -> int:
+        found: int = answer.groups[0].topics[0].partitions[0].lag
+        return found
+
+    # The markers and what was aborted have been read by now, or are by the next fetches.
+    cluster.ask_until(describe, lambda answer: lag(answer) == 2)
+    assert group.acknowledge(Acknowledge.ACCEPT, 0, 1) == 0
+    assert lag(cluster.ask(describe)) == 0
+    # A leader that comes later has read nothing yet.
+    queue = cluster.broker.state.queues[share_queue(group.name, group.topic_id)]
+    host = cluster.broker.queue_hosts.find(queue.topic_id, 0)
+    assert isinstance(host, CursorHost)
+    host.seek(0)
+    cluster.ask_until(describe, lambda answer: lag(answer) == 0)
 
 
 def test_offsets_are_described_altered_and_deleted(group: Group) -> None:

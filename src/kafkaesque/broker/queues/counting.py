@@ -1,5 +1,7 @@
 """What a queue has, and what holds its log, as the leader knows."""
 
+from msgspec import UNSET
+
 from kafkaesque.broker.queues.host import QueueHost
 from kafkaesque.broker.requests.queue_requests import QueueCounts
 from kafkaesque.queues.decisions import Reason
@@ -18,7 +20,7 @@ def count(host: QueueHost) -> QueueCounts:
         NotLeader, LeaderNotAvailable, StorageFailed: see `QueueHost.partition`.
     """
     partition, state = host.partition(), host.queue.state
-    first = state.live.first()
+    first, read_to = state.live.first(), host.read_to()
     is_known = state.arrived_count > 0
     return QueueCounts(
         ready=state.ready_count,
@@ -43,6 +45,7 @@ def count(host: QueueHost) -> QueueCounts:
         held_by=_holder(host, first),
         in_flight_max=state.policy.in_flight_max,
         unwanted_ms=host.unwanted_ms,
+        read_to=UNSET if read_to is None else read_to,
     )
 
 

@@ -118,6 +118,13 @@ class CursorHost(QueueHost):
             fetch = self._parts.forwarder.fetch
             fetch(source, offset, PIECE_BYTES, TIMEOUT_MS, on_fetched)
 
+    def read_to(self) -> int | None:
+        if self._settings is not None and not self._position and self.queue.state.seek_count:
+            # A new leader has read nothing yet: whoever asks again hears how far it came.
+            self._is_wanted = True
+            self._go_on()
+        return self._position if self._position > self.queue.state.end else None
+
     # -- reading ahead
 
     def on_wanted(self) -> None:

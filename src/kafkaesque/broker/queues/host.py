@@ -183,6 +183,10 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         """
         return self.partition().high_watermark
 
+    def read_to(self) -> int | None:
+        """Return up to where a cursor has read its topic beyond its last message, if it has."""
+        return None
+
     def seek(self, offset: int) -> None:
         """A cursor is about to go on elsewhere.
 

@@ -284,3 +284,5 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_max: int = 0
     #: For how long nobody has asked for messages, as far as this leader knows.
     unwanted_ms: int = 0
+    #: Of a cursor: up to where its topic was read. From `end` on there is no message before it.
+    read_to: int | msgspec.UnsetType = msgspec.UNSET

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.metadata.queue_names import share_queue
@@ -121,7 +123,9 @@ def _describe_partition(
 
         def on_end(counts: q.QueueCounts, found: FetchResult | RequestRefused) -> None:
             if isinstance(found, FetchResult):
-                unread = max(0, found.last_stable_offset - counts.end)
+                # Behind the last record may be ends of transactions, and what was aborted.
+                read_to = counts.end if counts.read_to is UNSET else counts.read_to
+                unread = max(0, found.last_stable_offset - read_to)
                 shown.lag = unread + counts.ready + counts.delayed + counts.in_flight
             on_done()
 
