@@ -79,6 +79,7 @@ def acknowledge(
             code = ErrorCode.INVALID_RECORD_STATE
     requests = [_request(partition, kind, each, settings) for kind, each in claims.items()]
     left = len(requests) + 1
+    partition.settling += 1
 
     def count_down(outcome: q.ClaimsResult | RequestRefused | None) -> None:
         nonlocal left, code
@@ -88,6 +89,7 @@ def acknowledge(
         elif outcome is not None and outcome.stale and code is ErrorCode.NONE:
             code = ErrorCode.INVALID_RECORD_STATE
         if not left:
+            partition.settling -= 1
             on_done(code)
 
     for request in requests:

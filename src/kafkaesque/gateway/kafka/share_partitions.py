@@ -7,18 +7,23 @@ offset; the partition remembers which attempt the member has.
 
 A partition that the member reads no more gives back what was not handed out. What was stays the
 member's: it works on it, and will acknowledge it.
+
+An answer of the cursor may be lost with a leader or a link: then records are locked for a member
+that never hears of them. What the cursor says that the member has, when it is attached again, and
+what this one does not know is given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
-from kafkaesque.model.errors import RequestRefused, UnknownConsumer
+from kafkaesque.model.errors import RequestRefused, RequestTimedOut, UnknownConsumer
 from kafkaesque.model.ids import TopicId
+from kafkaesque.queues.requests import Claim
 
 TIMEOUT_MS: Final = 30_000
 #: A question for records is answered so long after its wait at the latest.
@@ -42,6 +47,7 @@ class SharePartition:
         "number",
         "ready",
         "refusal",
+        "settling",
     )
 
     def __init__(
@@ -56,6 +62,8 @@ class SharePartition:
         self.ready: list[q.QueueMessage] = []
         #: What the member has: the attempt by offset.
         self.acquired: dict[int, int] = {}
+        #: Acknowledgements that are under way: what they name is not in `acquired` any more.
+        self.settling = 0
         #: Why the last question was not answered with records.
         self.refusal: RequestRefused | None = None
         self._is_asking = False
@@ -87,6 +95,7 @@ class SharePartition:
                 self._leave()
                 self._end(None)
             else:
+                self._give_back_lost(outcome.claims)
                 self._take(records_max, bytes_max, wait_ms)
 
         attach = q.AttachConsumer(log_id=self.log_id, partition=self.number, consumer=self.consumer)
@@ -108,6 +117,9 @@ class SharePartition:
                 self._is_attached = False
                 self._end(None)
             elif isinstance(outcome, RequestRefused):
+                if isinstance(outcome, RequestTimedOut):
+                    # Records may have been taken all the same: attached again, it hears of them.
+                    self._is_attached = False
                 self._end(outcome)
             else:
                 self.ready += outcome.messages
@@ -157,9 +169,24 @@ class SharePartition:
             self._detach()
 
     def _give_back(self) -> None:
-        if self.ready:
-            claims = [each.claim for each in self.ready]
-            self.ready = []
+        ready, self.ready = self.ready, []
+        self._release([each.claim for each in ready])
+
+    def _give_back_lost(self, claims: Iterable[Claim]) -> None:
+        """Give back what the cursor has given to the member, and the member was not handed."""
+        if self.settling:
+            return  # what is being acknowledged is among it, perhaps
+        self._release(
+            [
+                Claim(offset, offset + 1, each.attempt)
+                for each in claims
+                for offset in range(each.first, each.end)
+                if self.acquired.get(offset) != each.attempt
+            ]
+        )
+
+    def _release(self, claims: list[Claim]) -> None:
+        if claims:
             release = q.ReleaseMessages(log_id=self.log_id, partition=self.number, claims=claims)
             self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
 

@@ -109,7 +109,7 @@ class ShareSession:
         partition = self.partitions.pop(key, None)
         if partition is None:
             return
-        if partition.acquired:
+        if partition.acquired or partition.settling:
             partition.forget()
             self.forgotten[key] = partition
         else:
@@ -117,8 +117,10 @@ class ShareSession:
 
     def close_settled(self) -> None:
         """Let go of forgotten partitions of which the member has nothing any more."""
-        for key in [key for key, each in self.forgotten.items() if not each.acquired]:
-            self.forgotten.pop(key).close()
+        for key, partition in list(self.forgotten.items()):
+            if not partition.acquired and not partition.settling:
+                del self.forgotten[key]
+                partition.close()
 
     def find(self, key: TopicIdPartition) -> SharePartition | None:
         """Return a partition of which the member may have records."""

@@ -1,0 +1,72 @@
+"""One partition of a share session, and what its cursor's answers that are lost have locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.gateway.kafka.share_partitions import SharePartition
+from kafkaesque.model.errors import RequestTimedOut
+from kafkaesque.model.ids import TopicId
+from kafkaesque.queues.requests import Claim
+
+
+class Cursor:
+    """Notes what is asked, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self._waiting: list[Callable[[Any], None]] = []
+
+    def new_consumer(self) -> q.ConsumerName:
+        return q.ConsumerName(1, 1, 1)
+
+    def ask(self, request: Any, _: type, __: int, on_done: Callable[[Any], None]) -> None:
+        self.asked.append(request)
+        self._waiting.append(on_done)
+
+    def answer(self, outcome: Any) -> None:
+        """Answer what was asked last."""
+        self._waiting.pop()(outcome)
+
+    def released(self) -> list[Claim]:
+        found = [each for each in self.asked if isinstance(each, q.ReleaseMessages)]
+        assert not any(each.is_failed for each in found)
+        return [claim for each in found for claim in each.claims]
+
+
+def partition_with_two_records(cursor: Cursor) -> SharePartition:
+    doors = cast(Any, SimpleNamespace(queues=cursor))
+    partition = SharePartition(doors, TopicId(bytes(16)), 0, lambda: None)
+    partition.ask(10, 1_000, 100)
+    cursor.answer(q.AttachedConsumer(True, []))
+    taken = [q.QueueMessage(offset, 1, 0, 0, None, b"", ()) for offset in (0, 1)]
+    cursor.answer(q.TakenMessages(taken))
+    assert partition.hand_out(10) == taken
+    return partition
+
+
+def test_what_was_taken_and_never_came_is_given_back() -> None:
+    cursor = Cursor()
+    partition = partition_with_two_records(cursor)
+    partition.ask(10, 1_000, 100)
+    cursor.answer(RequestTimedOut("it may or may not be done"))
+    assert cursor.released() == []
+    partition.ask(10, 1_000, 100)
+    assert isinstance(cursor.asked[-1], q.AttachConsumer)
+    cursor.answer(q.AttachedConsumer(True, [Claim(0, 2, 1), Claim(2, 4, 1)]))
+    assert cursor.released() == [Claim(2, 3, 1), Claim(3, 4, 1)]
+
+
+def test_what_is_being_acknowledged_is_not_given_back() -> None:
+    cursor = Cursor()
+    partition = partition_with_two_records(cursor)
+    partition.ask(10, 1_000, 100)
+    cursor.answer(RequestTimedOut("it may or may not be done"))
+    partition.acquired.clear()
+    partition.settling = 1
+    partition.ask(10, 1_000, 100)
+    cursor.answer(q.AttachedConsumer(True, [Claim(0, 2, 1)]))
+    assert cursor.released() == []
