@@ -7,7 +7,6 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.metadata.queue_names import share_queue
 from kafkaesque.broker.options.groups import ShareSettings
-from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
@@ -18,6 +17,7 @@ from kafkaesque.gateway.kafka.share_acknowledging import (
     acknowledge,
     read_acknowledgements,
 )
+from kafkaesque.gateway.kafka.share_outcomes import Outcome, partition_data
 from kafkaesque.gateway.kafka.share_partitions import SharePartition
 from kafkaesque.gateway.kafka.share_sessions import (
     UNOPENED_MAX,
@@ -27,9 +27,7 @@ from kafkaesque.gateway.kafka.share_sessions import (
 )
 from kafkaesque.gateway.kafka.topics import leader_hint
 from kafkaesque.groups.consumer.topics import TopicIdPartition
-from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.ids import NodeId, TopicId, TopicPartition
-from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages import share_acknowledge_response as acknowledging
 from kafkaesque.protocols.kafka.messages import share_fetch_response as fetching
@@ -55,18 +53,6 @@ def on_share_acknowledge(context: Context, call: Call) -> None:
     _Acknowledge(context, call, call.read()).begin()
 
 
-class _Outcome:
-    """What is answered for one partition."""
-
-    __slots__ = ("acknowledge_code", "code", "leader", "messages")
-
-    def __init__(self) -> None:
-        self.code = ErrorCode.NONE
-        self.acknowledge_code = ErrorCode.NONE
-        self.messages: list[q.QueueMessage] = []
-        self.leader: tuple[int, int] | None = None
-
-
 class _SessionRequest:
     """What both requests have in common: a session, and acknowledgements."""
 
@@ -79,7 +65,7 @@ class _SessionRequest:
         self.group_id = request.group_id or ""
         self.member_id = request.member_id or ""
         self.settings: ShareSettings = context.doors.groups.share.settings(self.group_id)
-        self.outcomes: dict[TopicIdPartition, _Outcome] = {}
+        self.outcomes: dict[TopicIdPartition, Outcome] = {}
         self.session: ShareSession | None = None
 
     def find_session(self) -> ErrorCode:
@@ -141,9 +127,9 @@ class _SessionRequest:
             connection.sessions = ConnectedSessions(self.context.share_sessions)
         connection.sessions.note(self.member, session)
 
-    def outcome(self, key: TopicIdPartition) -> _Outcome:
+    def outcome(self, key: TopicIdPartition) -> Outcome:
         """Return what is to be answered for a partition."""
-        return self.outcomes.setdefault(key, _Outcome())
+        return self.outcomes.setdefault(key, Outcome())
 
     def take_acknowledgements(self, on_done: Callable[[], None]) -> None:
         """Do what the request says of records that the member has."""
@@ -208,9 +194,9 @@ class _SessionRequest:
         if self.request.share_session_epoch == ENDS:
             self.context.share_sessions.end(self.member)
 
-    def by_topic(self) -> dict[TopicId, list[tuple[int, _Outcome]]]:
+    def by_topic(self) -> dict[TopicId, list[tuple[int, Outcome]]]:
         """Return the outcomes in the answer's order."""
-        found: dict[TopicId, list[tuple[int, _Outcome]]] = {}
+        found: dict[TopicId, list[tuple[int, Outcome]]] = {}
         for key, outcome in self.outcomes.items():
             found.setdefault(key.topic_id, []).append((key.partition, outcome))
         return found
@@ -411,7 +397,7 @@ class _Fetch(_SessionRequest):
         responses = [
             fetching.ShareFetchableTopicResponse(
                 topic_id=topic_id,
-                partitions=[_partition_data(index, each) for index, each in outcomes],
+                partitions=[partition_data(index, each) for index, each in outcomes],
             )
             for topic_id, outcomes in self.by_topic().items()
         ]
@@ -450,39 +436,3 @@ class _Fetch(_SessionRequest):
             if broker is not None and endpoint is not None:
                 found.append(fetching.NodeEndpoint(node, endpoint.host, endpoint.port, broker.rack))
         return found
-
-
-def _partition_data(index: int, outcome: _Outcome) -> fetching.PartitionData:
-    leader = outcome.leader or (-1, -1)
-    messages = outcome.messages
-    return fetching.PartitionData(
-        partition_index=index,
-        error_code=outcome.code,
-        error_message=None,
-        acknowledge_error_code=outcome.acknowledge_code,
-        acknowledge_error_message=None,
-        current_leader=fetching.LeaderIdAndEpoch(*leader),
-        records=_batch(messages) if messages else b"",
-        acquired_records=_acquired(messages),
-    )
-
-
-def _batch(messages: Sequence[q.QueueMessage]) -> bytearray:
-    records = [
-        Record(each.offset, each.timestamp_ms, each.key, each.value, each.headers)
-        for each in messages
-    ]
-    return encode_batch(records)
-
-
-def _acquired(messages: Sequence[q.QueueMessage]) -> list[fetching.AcquiredRecords]:
-    """Return runs of offsets that lie together and were given out equally often."""
-    found: list[fetching.AcquiredRecords] = []
-    for each in messages:
-        count = min(each.failures + 1, 2**15 - 1)
-        last = found[-1] if found else None
-        if last and last.last_offset == each.offset - 1 and last.delivery_count == count:
-            last.last_offset = each.offset
-        else:
-            found.append(fetching.AcquiredRecords(each.offset, each.offset, count))
-    return found
