@@ -14,9 +14,10 @@ from kafkaesque.queues.requests import Claim
 
 
 class Cursor:
-    """Notes what is asked, and answers when it is told to."""
+    """Notes what is asked, and answers when it is told to; it is the clock, too."""
 
     def __init__(self) -> None:
+        self.at_ms = 0
         self.asked: list[Any] = []
         self._waiting: list[Callable[[Any], None]] = []
 
@@ -26,6 +27,9 @@ class Cursor:
     def ask(self, request: Any, _: type, __: int, on_done: Callable[[Any], None]) -> None:
         self.asked.append(request)
         self._waiting.append(on_done)
+
+    def now_ms(self) -> int:
+        return self.at_ms
 
     def answer(self, outcome: Any) -> None:
         """Answer what was asked last."""
@@ -37,14 +41,20 @@ class Cursor:
         return [claim for each in found for claim in each.claims]
 
 
-def partition_with_two_records(cursor: Cursor) -> SharePartition:
-    doors = cast(Any, SimpleNamespace(queues=cursor))
+def partition_that_has_taken_two(cursor: Cursor) -> SharePartition:
+    doors = cast(Any, SimpleNamespace(queues=cursor, clock=cursor))
     partition = SharePartition(doors, TopicId(bytes(16)), 0, lambda: None)
     partition.ask(10, 1_000, 100)
     cursor.answer(q.AttachedConsumer(True, []))
     taken = [q.QueueMessage(offset, 1, 0, 0, None, b"", ()) for offset in (0, 1)]
     cursor.answer(q.TakenMessages(taken))
-    assert partition.hand_out(10) == taken
+    assert partition.ready == taken
+    return partition
+
+
+def partition_with_two_records(cursor: Cursor) -> SharePartition:
+    partition = partition_that_has_taken_two(cursor)
+    assert len(partition.hand_out(10)) == 2
     return partition
 
 
@@ -70,3 +80,19 @@ def test_what_is_being_acknowledged_is_not_given_back() -> None:
     partition.ask(10, 1_000, 100)
     cursor.answer(q.AttachedConsumer(True, [Claim(0, 2, 1)]))
     assert cursor.released() == []
+
+
+def test_what_has_waited_for_a_part_of_its_lock_is_taken_anew() -> None:
+    cursor = Cursor()
+    partition = partition_that_has_taken_two(cursor)
+    assert len(partition.hand_out(1)) == 1
+    cursor.at_ms = 3_000
+    partition.give_back_old(30_000)
+    partition.ask(10, 1_000, 100)
+    assert (len(partition.ready), cursor.released()) == (1, [])
+    cursor.at_ms = 3_001
+    partition.give_back_old(30_000)
+    assert (partition.ready, cursor.released()) == ([], [Claim(1, 2, 1)])
+    partition.ask(10, 1_000, 100)
+    assert isinstance(cursor.asked[-1], q.TakeMessages)
+    assert partition.acquired == {0: 1}

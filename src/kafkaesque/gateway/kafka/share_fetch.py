@@ -330,6 +330,8 @@ class _Fetch(_SessionRequest):
         wait_ms = min(max(0, request.max_wait_ms), WAIT_MS_MAX)
         self._deadline_ms = self.context.clock.now_ms() + wait_ms
         self._check_leaders(session)
+        for partition in session.partitions.values():
+            partition.give_back_old(self.settings.lock_ms)
         self._ask(wait_ms)
         self._go_on()
 

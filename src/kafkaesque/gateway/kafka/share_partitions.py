@@ -11,6 +11,9 @@ member's: it works on it, and will acknowledge it.
 An answer of the cursor may be lost with a leader or a link: then records are locked for a member
 that never hears of them. What the cursor says that the member has, when it is attached again, and
 what this one does not know is given back.
+
+A lock begins when records are taken, not when they are handed out. What has waited for a good part
+of its lock, because the member was slow to fetch, is given back and taken anew.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from kafkaesque.queues.requests import Claim
 TIMEOUT_MS: Final = 30_000
 #: A question for records is answered so long after its wait at the latest.
 ANSWER_MS: Final = 10_000
+#: Records wait for the next fetch for no longer than this part of their lock.
+WAITED_PART: Final = 10
 
 
 class SharePartition:
@@ -41,6 +46,7 @@ class SharePartition:
         "_is_forgotten",
         "_is_known",
         "_on_records",
+        "_ready_ms",
         "acquired",
         "consumer",
         "log_id",
@@ -60,6 +66,8 @@ class SharePartition:
         self.consumer = doors.queues.new_consumer()
         #: What has come and was not handed out.
         self.ready: list[q.QueueMessage] = []
+        #: Since when.
+        self._ready_ms = 0
         #: What the member has: the attempt by offset.
         self.acquired: dict[int, int] = {}
         #: Acknowledgements that are under way: what they name is not in `acquired` any more.
@@ -123,6 +131,7 @@ class SharePartition:
                 self._end(outcome)
             else:
                 self.ready += outcome.messages
+                self._ready_ms = self._doors.clock.now_ms()
                 if self._is_forgotten or self._is_closed:
                     self._give_back()
                 self._end(None)
@@ -143,6 +152,11 @@ class SharePartition:
         given, self.ready = self.ready[:count_max], self.ready[count_max:]
         self.acquired.update((each.offset, each.attempt) for each in given)
         return given
+
+    def give_back_old(self, lock_ms: int) -> None:
+        """Give back what would be handed out with little left of its lock, if it has waited."""
+        if self._doors.clock.now_ms() - self._ready_ms > lock_ms // WAITED_PART:
+            self._give_back()
 
     def renewed(self) -> SharePartition:
         """Return what begins anew in its place; see `close`."""
