@@ -22,6 +22,7 @@ from kafkaesque.access.audit_trail import AuditTrail
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal
 from kafkaesque.env.clock import Clock
+from kafkaesque.model.errors import RequestRefused, RequestTimedOut
 
 #: Stands in the option for all kinds where somebody has to log in, and else for none.
 AUTO: Final = "auto"
@@ -146,4 +147,25 @@ class Audit:
                 outcome=outcome,
                 detail=dict(detail),
             )
+        )
+
+    def change_of_queue(
+        self,
+        client: AuditedClient | None,
+        change: DataChange,
+        name: str,
+        outcome: object,
+        detail: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Tell what was done to all messages of a queue; what was refused has changed nothing."""
+        is_unknown = isinstance(outcome, RequestTimedOut)
+        if isinstance(outcome, RequestRefused) and not is_unknown:
+            return
+        self.change_of_data(
+            client,
+            change,
+            ResourceType.QUEUE,
+            name,
+            detail,
+            outcome=Outcome.UNKNOWN if is_unknown else Outcome.DONE,
         )

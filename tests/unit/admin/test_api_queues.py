@@ -2,6 +2,8 @@
 
 import pytest
 
+from kafkaesque.access.audit import AuditEvent
+from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.requests.queue_requests import (
     AttachConsumer,
     AttachedConsumer,
@@ -208,6 +210,27 @@ def test_a_purge_leaves_what_consumers_have(ground: ApiGround) -> None:
     done = ground.ask("POST", "/queues/mails/purge")
     assert done.json["command"] == "kafkaesque queue purge mails --yes"
     assert counts(ground, "mails") == {"in_flight": 1}
+
+
+def test_the_audit_log_is_told_who_purges_and_moves(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[AuditEvent] = []
+    monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
+    ground.create_queue("mails")
+    ground.create_queue("dead")
+    for path, body, query in (
+        ("purge", None, {"dry_run": "true"}),
+        ("purge", None, {}),
+        ("redrive", {"to": "dead"}, {}),
+        ("redrive", {}, {}),
+    ):
+        assert ground.ask("POST", f"/queues/mails/{path}", body, **query).status == 200
+    assert [(each.operation, each.resource, each.detail) for each in noted] == [
+        ("purge", "mails", {}),
+        ("redrive", "mails", {"to": "dead"}),
+        ("unpark", "mails", {}),
+    ]
 
 
 def test_messages_are_moved_to_another_queue(ground: ApiGround) -> None:

@@ -13,7 +13,9 @@ import pika
 import pika.exceptions
 import pytest
 
+from kafkaesque.access.audit import AuditEvent
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.listeners import AMQP, AccessMode, default_listener
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.network import Address
@@ -214,6 +216,18 @@ def test_rules_say_who_may_do_what(secured: Secured) -> None:
     assert secured.refusal(lambda channel: channel.queue_declare("elsewhere", passive=True))
     assert secured.refusal(lambda channel: channel.exchange_declare("events"))
     assert secured.refusal(lambda channel: channel.exchange_delete("events"))
+
+
+def test_the_audit_log_is_told_who_purges(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[AuditEvent] = []
+    monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
+    secured.do(lambda channel: channel.queue_declare("full", durable=True))
+    allow(secured.live, "other", Operation.READ, ResourceType.QUEUE, "full")
+    secured.do(lambda channel: channel.queue_purge("full"), "other")
+    found = [(each.principal, each.resource) for each in noted if each.operation == "purge"]
+    assert found == [("User:other", "full")]
 
 
 def test_dead_letters_go_only_where_one_may_write(secured: Secured) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, OptionChanges
@@ -162,7 +164,7 @@ class QueueChangePages:
             return f"{count} messages that wait in queue {name} {would} removed for good"
 
         words = [*_words("purge", queue.queue), "--yes"]
-        self._do(call, queue, ask, _waiting, tell, words)
+        self._do(call, queue, ask, _waiting, tell, words, DataChange.PURGE)
 
     def redrive_queue(self, call: Call[QueueDryRun, Redrive]) -> None:
         """Move messages to another queue, or let what was given up here be ready again."""
@@ -180,13 +182,15 @@ class QueueChangePages:
                 return f"no more messages of queue {name.name} {would} moved"
 
             ask = _redrive(queue, "")
-            self._do(call, queue, ask, _waiting, tell_stop, [*words, "--stop"])
+            words += ["--stop"]
+            self._do(call, queue, ask, _waiting, tell_stop, words, DataChange.REDRIVE)
         elif body.to is None:
 
             def tell_parked(count: int) -> str:
                 return f"{count} messages that queue {name.name} has given up {would} ready again"
 
-            self._do(call, queue, _unpark(queue), _parked, tell_parked, words)
+            ask = _unpark(queue)
+            self._do(call, queue, ask, _parked, tell_parked, words, DataChange.UNPARK)
         else:
             target = self._target(call, queue, body.to)
 
@@ -194,7 +198,9 @@ class QueueChangePages:
                 return f"{count} messages of queue {name.name} {would} moved to {target}"
 
             ask = _redrive(queue, target)
-            self._do(call, queue, ask, _movable, tell_moved, [*words, "--to", target])
+            words += ["--to", target]
+            detail = {"to": target}
+            self._do(call, queue, ask, _movable, tell_moved, words, DataChange.REDRIVE, detail)
 
     def _target(self, call: AnyCall, queue: QueueState, name: str) -> str:
         """Return a queue that messages can be moved to.
@@ -220,16 +226,29 @@ class QueueChangePages:
         count: Callable[[QueueCounts], int],
         tell: Sentence,
         words: list[str],
+        change: DataChange,
+        detail: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Count what it is about, ask all partitions, and answer."""
+        """Count what it is about, ask all partitions, tell the audit log, and answer."""
+
+        def note(outcome: object) -> None:
+            audit, resource = self._context.doors.access.audit, queue_resource(queue.queue)
+            audit.change_of_queue(call.client, change, resource, outcome, detail)
 
         def on_counted(found: int) -> None:
             if call.query.dry_run:
                 self._answer(call, tell(found), words)
                 return
-            self._ask_all(
-                queue, ask, Done, call.refuse_with, lambda _: self._answer(call, tell(found), words)
-            )
+
+            def on_refused(refusal: RequestRefused) -> None:
+                note(refusal)
+                call.refuse_with(refusal)
+
+            def on_done(_: Sequence[Done]) -> None:
+                note(Done())
+                self._answer(call, tell(found), words)
+
+            self._ask_all(queue, ask, Done, on_refused, on_done)
 
         self._count(call, queue, count, on_counted)
 

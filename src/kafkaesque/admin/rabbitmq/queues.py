@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import QUEUES, QueueRow, QueuesAnswer, QueuesQuestion
@@ -234,9 +235,14 @@ class QueuePages:
             left -= 1
             if isinstance(outcome, RequestRefused):
                 refusals.append(outcome)
-            if left == 0 and refusals:
+            if left:
+                return
+            resource, worst = queue_resource(queue.queue), refusals[0] if refusals else outcome
+            audit = self._context.doors.access.audit
+            audit.change_of_queue(call.client, DataChange.PURGE, resource, worst)
+            if refusals:
                 call.refuse(refusals[0])
-            elif left == 0:
+            else:
                 call.done()
 
         for number in range(left):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from kafkaesque.access.audit import DataChange
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.options.queue_arguments import GROUP_SIZE
 from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests import queue_requests as q
@@ -268,14 +269,17 @@ class Queues:
                 channel.go_on_with(lambda: answer(outcome))
 
             def answer(outcome: Done | RequestRefused) -> None:
+                resource = queue_resource(queue.queue)
+                doors.access.audit.change_of_queue(client, DataChange.PURGE, resource, outcome)
                 if isinstance(outcome, RequestRefused):
                     raise _out_of_reach(queue, outcome, method)
                 if not method.nowait:
                     channel.send(m.QueuePurgeOk(message_count=count))
 
-            ask = channel.connection.desk.doors.queues.ask
+            doors, rights = channel.connection.desk.doors, channel.connection.rights
+            client = None if rights is None else rights.client
             request = q.PurgeQueue(log_id=queue.topic_id)
-            self._ask(lambda: ask(request, Done, TIMEOUT_MS, on_done))
+            self._ask(lambda: doors.queues.ask(request, Done, TIMEOUT_MS, on_done))
 
         def on_found(queue: QueueState | None) -> None:
             if queue is None:

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kafkaesque.access.audit import DataChange, Outcome
-from kafkaesque.access.operations import ResourceType
+from kafkaesque.access.audit import DataChange
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.queue_names import queue_resource
 from kafkaesque.gateway.sqs.call import Call, RequestT, queue_name
-from kafkaesque.model.errors import RequestRefused, RequestTimedOut
 
 
 def tell_change(
@@ -20,13 +18,5 @@ def tell_change(
     detail: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Tell what was done to a queue; what was refused has changed nothing."""
-    if isinstance(outcome, RequestRefused) and not isinstance(outcome, RequestTimedOut):
-        return
-    doors.access.audit.change_of_data(
-        call.client,
-        change,
-        ResourceType.QUEUE,
-        queue_resource(queue_name(name)),
-        detail,
-        outcome=Outcome.UNKNOWN if isinstance(outcome, RequestTimedOut) else Outcome.DONE,
-    )
+    resource = queue_resource(queue_name(name))
+    doors.access.audit.change_of_queue(call.client, change, resource, outcome, detail)
