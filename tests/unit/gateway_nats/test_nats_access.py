@@ -21,10 +21,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
 
+from kafkaesque.access.audit import AuditEvent
 from kafkaesque.access.nkeys import make_nkey
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_principal
 from kafkaesque.access.rules import Effect
+from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.listeners import NATS, AccessMode, default_listener
 from kafkaesque.broker.options.nats import CONSUMER, STREAM
 from kafkaesque.broker.requests.access_commands import PutCredential, RemoveCredential
@@ -607,6 +609,25 @@ def test_streams_that_are_not_there_and_forbidden_ones_look_alike(secured: Secur
     for present, absent in secured.do(ask, user="other"):
         assert present == absent
         assert f'"err_code":{ApiCode.NOT_ALLOWED.value[1]}' in present
+
+
+def test_the_audit_log_is_told_who_removes_messages(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def remove(client: Client, errors: list[str]) -> None:
+        streams = client.jetstream(timeout=30)
+        await streams.add_stream(name="REMOVED", subjects=["removed"])
+        for _ in range(3):
+            await streams.publish("removed", b"x")
+        await streams.delete_msg("REMOVED", 2)
+        await streams.purge_stream("REMOVED")
+
+    noted: list[AuditEvent] = []
+    monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
+    secured.do(remove)
+    found = [(each.operation, each.resource, each.detail) for each in noted if each.detail]
+    assert ("delete-records", "REMOVED", {"sequence": "2"}) in found
+    assert ("delete-records", "REMOVED", {"purged": "2"}) in found
 
 
 def test_an_nkey_lets_in_and_a_wrong_signature_does_not(secured: Secured) -> None:

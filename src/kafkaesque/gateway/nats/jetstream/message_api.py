@@ -117,6 +117,7 @@ class MessageApi:
 
         def on_removed(outcome: int | ApiError | None) -> None:
             if isinstance(outcome, int):
+                request.tell_deleted(request.words[0], {"sequence": str(wanted.seq)})
                 request.answer("stream_msg_delete", success=True)
             else:
                 request.fail("stream_msg_delete", outcome or ApiError(ApiCode.NOT_AVAILABLE))

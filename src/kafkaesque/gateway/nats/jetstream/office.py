@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.requests.client_command import ClientCommand
@@ -115,6 +116,17 @@ class Request:
         if rights is not None and not rights.may(operation, resource_type, name):
             what = f"{operation.name.lower()} of {resource_type.name.lower()} {name} is not allowed"
             raise ApiError(ApiCode.NOT_ALLOWED, what)
+
+    def tell_deleted(self, stream: str, detail: Mapping[str, str]) -> None:
+        """Tell the audit log that the client has removed messages of a stream."""
+        rights = self.requester.rights
+        self._office.doors.access.audit.change_of_data(
+            None if rights is None else rights.client,
+            DataChange.DELETE_RECORDS,
+            ResourceType.TOPIC,
+            stream,
+            detail,
+        )
 
 
 class Office:

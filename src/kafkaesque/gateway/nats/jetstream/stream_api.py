@@ -373,6 +373,7 @@ class StreamApi:
 
         def on_removed(outcome: int | ApiError | None) -> None:
             if isinstance(outcome, int):
+                request.tell_deleted(name, {"purged": str(outcome)})
                 request.answer("stream_purge", success=True, purged=outcome)
             else:
                 request.fail("stream_purge", outcome or ApiError(ApiCode.NOT_AVAILABLE))
