@@ -24,9 +24,12 @@ COUNTS = {
 PORTS = {"kafka": 9092, "admin": 8080, "amqp": 5672, "mqtt": 1883}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """`kafkaesque up`, at ports that are free; returns where the pages' addresses are."""
+    """`kafkaesque up`, at ports that are free; returns where the pages' addresses are.
+
+    Each page has a cluster of its own: it shows all queues, and expects none of other pages.
+    """
     names = ("kafka", "text", "peer", "admin", "sqs", "amqp", "mqtt")
     ports = free_stretches(3, names)
     command = [
