@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from kafkaesque.admin.api.access_values import (
     UsersQuery,
 )
 from kafkaesque.admin.api.calls import Call, NoQuery
-from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, DryRun
+from kafkaesque.admin.api.changes import CHANGE_MS_MAX, DryRun, answer_change
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.paging import take_page, wants
 from kafkaesque.broker.metadata.access_changes import commands_of
@@ -157,7 +156,7 @@ class AccessPages:
         words = ["kafkaesque", "user", verb, body.name, "--password-file", "FILE"]
         if call.query.dry_run:
             told = "would get another password" if is_there else "can be created"
-            self._answer(call, f"user {body.name} {told}", words)
+            answer_change(self._context, call, f"user {body.name} {told}", words)
             return
         password = Secret(body.password.encode())
         salts = [doors.dice.unique_bytes(_SALT_BYTES) for _ in SCRAM_MECHANISMS]
@@ -270,7 +269,7 @@ class AccessPages:
     ) -> None:
         commands = commands_of(self._context.doors.access.state, change)
         if call.query.dry_run:
-            self._answer(call, f"{subject} would be {done}", words)
+            answer_change(self._context, call, f"{subject} would be {done}", words)
         else:
             self._carry_out(call, commands, f"{subject} is {done}", words, status)
 
@@ -289,7 +288,7 @@ class AccessPages:
             if command is None:
                 # What is asked next is to see it.
                 doors.cluster.when_current(
-                    CHANGE_MS_MAX, lambda _: self._answer(call, what, words, status)
+                    CHANGE_MS_MAX, lambda _: answer_change(self._context, call, what, words, status)
                 )
             else:
                 doors.access.submit(call.sign(command), CHANGE_MS_MAX, on_outcome)
@@ -301,18 +300,6 @@ class AccessPages:
                 go_on(left)
 
         go_on(left)
-
-    def _answer(
-        self, call: Call[DryRun, Any], what: str, words: list[str], status: int = 200
-    ) -> None:
-        view = Change(
-            as_of=self._context.now(),
-            seen_by=self._context.node,
-            is_dry_run=call.query.dry_run,
-            what=what,
-            command=shlex.join(words),
-        )
-        call.answer(view, status)
 
 
 def _words_of_change(name: str, body: UserChanges) -> list[str]:

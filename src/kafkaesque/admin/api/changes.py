@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from base64 import b64decode
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -83,6 +83,20 @@ class Change(View, frozen=True, kw_only=True):
     command: str
 
 
+def answer_change(
+    context: Context, call: Call[Any, Any], what: str, words: list[str], status: int = 200
+) -> None:
+    """Answer what was done, or would be, and with the words of the command that does the same."""
+    change = Change(
+        as_of=context.now(),
+        seen_by=context.node,
+        is_dry_run=call.query.dry_run,
+        what=what,
+        command=shlex.join(words),
+    )
+    call.answer(change, status)
+
+
 class Published(View, frozen=True, kw_only=True):
     """Where a message is; in a dry run, where it would go, and no offset."""
 
@@ -137,7 +151,7 @@ class ChangePages:
             words = ["kafkaesque", "topic", "delete", topic.name, "--yes"]
             what = f"topic {topic.name} with its {count} partitions "
             if is_dry:
-                self._answer(call, f"{what}would be deleted for good", words)
+                answer_change(self._context, call, f"{what}would be deleted for good", words)
                 return
             command = DeleteTopic(topic_id=topic.topic_id)
             self._submit(call, command, f"{what}is deleted", words)
@@ -176,31 +190,15 @@ class ChangePages:
                 doors.topics.when_led(
                     command.name,
                     CHANGE_MS_MAX,
-                    lambda: self._answer(call, what, words, status),
+                    lambda: answer_change(self._context, call, what, words, status),
                 )
             else:
                 # What is asked next is to see it.
                 doors.cluster.when_current(
-                    CHANGE_MS_MAX, lambda _: self._answer(call, what, words, status)
+                    CHANGE_MS_MAX, lambda _: answer_change(self._context, call, what, words, status)
                 )
 
         doors.cluster.submit(call.sign(command), CHANGE_MS_MAX, on_outcome)
-
-    def _answer(
-        self,
-        call: Call[DryRun, NewTopic] | Call[DryRun, None] | Call[DryRun, OptionChanges],
-        what: str,
-        words: list[str],
-        status: int = 200,
-    ) -> None:
-        change = Change(
-            as_of=self._context.now(),
-            seen_by=self._context.node,
-            is_dry_run=call.query.dry_run,
-            what=what,
-            command=shlex.join(words),
-        )
-        call.answer(change, status)
 
     # -- messages
 

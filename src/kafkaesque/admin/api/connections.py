@@ -1,12 +1,11 @@
 """`/connections` and `/listeners`: who is connected with which broker, and how one is ended."""
 
-import shlex
 from typing import Final
 
 from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import CLUSTER_NAME, ResourceType
 from kafkaesque.admin.api.calls import Call, Route
-from kafkaesque.admin.api.changes import Change, DryRun
+from kafkaesque.admin.api.changes import Change, DryRun, answer_change
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.part_list import Keys, answer_list
@@ -118,23 +117,15 @@ class ConnectionPages:
                     tell_closed(self._context.doors, call.client, place, outcome.peer)
                 would = "would be" if is_dry else "is"
                 what = f"the connection of {outcome.peer} with broker {broker} {would} closed"
-                self._answer(
-                    call, what, ["kafkaesque", "connection", "close", f"{broker}:{number}"]
+                answer_change(
+                    self._context,
+                    call,
+                    what,
+                    ["kafkaesque", "connection", "close", f"{broker}:{number}"],
                 )
 
         question = CloseConnection(number=number, is_dry_run=is_dry)
         self._context.fan_out.ask_one(CLOSE_CONNECTION, node, question, on_told)
-
-    def _answer(self, call: Call[DryRun, None], what: str, words: list[str]) -> None:
-        call.answer(
-            Change(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                is_dry_run=call.query.dry_run,
-                what=what,
-                command=shlex.join(words),
-            )
-        )
 
 
 def tell_closed(doors: Doors, client: OnBehalfOf | None, place: str, peer: str) -> None:

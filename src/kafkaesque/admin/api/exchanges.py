@@ -1,6 +1,5 @@
 """`/exchanges` and `/vhosts`: what there is, what would be routed where, and changes."""
 
-import shlex
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -9,7 +8,7 @@ import msgspec
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.authorization import exchange_of, refuse_unknown_exchange
 from kafkaesque.admin.api.calls import Call
-from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change
+from kafkaesque.admin.api.changes import CHANGE_MS_MAX, answer_change
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.exchange_values import (
     BINDINGS_MAX,
@@ -251,7 +250,7 @@ class ExchangePages:
         doors = self._context.doors
         if call.query.dry_run:
             plan_exchanges(doors.cluster.state, command, self._context.now())
-            self._answer(call, f"{subject} would be {done}", words, 200)
+            answer_change(self._context, call, f"{subject} would be {done}", words, 200)
             return
 
         def on_outcome(outcome: object) -> None:
@@ -260,22 +259,11 @@ class ExchangePages:
                 return
             # What is asked next is to see it.
             doors.cluster.when_current(
-                CHANGE_MS_MAX, lambda _: self._answer(call, f"{subject} is {done}", words, status)
+                CHANGE_MS_MAX,
+                lambda _: answer_change(self._context, call, f"{subject} is {done}", words, status),
             )
 
         doors.exchanges.submit(call.sign(command), CHANGE_MS_MAX, on_outcome)
-
-    def _answer(
-        self, call: Call[ExchangeDryRun, Any], what: str, words: list[str], status: int
-    ) -> None:
-        view = Change(
-            as_of=self._context.now(),
-            seen_by=self._context.node,
-            is_dry_run=call.query.dry_run,
-            what=what,
-            command=shlex.join(words),
-        )
-        call.answer(view, status)
 
 
 def shown_name(name: str) -> str:

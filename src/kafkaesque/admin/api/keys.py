@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from kafkaesque.admin.api.calls import Call, NoQuery
-from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, DryRun
+from kafkaesque.admin.api.changes import CHANGE_MS_MAX, DryRun, answer_change
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.queue_values import QueueDryRun
 from kafkaesque.admin.api.queues import QueuePages
@@ -74,7 +73,7 @@ class KeyPages:
         what = f"{_shown(holder)} {{}} a new version of its key for new batches"
         words = ["kafkaesque", "key", "rotate", *_words(holder)]
         if call.query.dry_run:
-            self._answer(call, what.format("would get"), words)
+            answer_change(self._context, call, what.format("would get"), words)
             return
         self._context.doors.keys.rotate(
             holder.topic_id,
@@ -93,7 +92,7 @@ class KeyPages:
         words = ["kafkaesque", "key", "shred", name, text, *where, "--yes"]
         what = f"what version {text} of the key of {_shown(holder)} has sealed {{}} unreadable"
         if call.query.dry_run:
-            self._answer(call, what.format("would be"), words)
+            answer_change(self._context, call, what.format("would be"), words)
             return
         self._context.doors.keys.shred(
             holder.topic_id,
@@ -106,7 +105,9 @@ class KeyPages:
         """Wrap all keys by the keeper's newest key, so that its earlier ones can go."""
         words = ["kafkaesque", "key", "rewrap"]
         if call.query.dry_run:
-            self._answer(call, "all keys would be wrapped by the keeper's newest key", words)
+            answer_change(
+                self._context, call, "all keys would be wrapped by the keeper's newest key", words
+            )
             return
 
         def on_done(outcome: int | RequestRefused) -> None:
@@ -122,18 +123,7 @@ class KeyPages:
             return
         # What is asked next is to see it.
         self._context.doors.cluster.when_current(
-            CHANGE_MS_MAX, lambda _: self._answer(call, what, words)
-        )
-
-    def _answer(self, call: Call[Any, None], what: str, words: list[str]) -> None:
-        call.answer(
-            Change(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                is_dry_run=call.query.dry_run,
-                what=what,
-                command=shlex.join(words),
-            )
+            CHANGE_MS_MAX, lambda _: answer_change(self._context, call, what, words)
         )
 
 

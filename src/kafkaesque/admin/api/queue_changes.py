@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -10,7 +9,7 @@ from typing import Any, Final, TypeVar
 from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.calls import Call
-from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, OptionChanges
+from kafkaesque.admin.api.changes import CHANGE_MS_MAX, OptionChanges, answer_change
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.queue_values import NewQueue, QueueDryRun, Redrive
 from kafkaesque.admin.api.queues import QueuePages
@@ -85,7 +84,7 @@ class QueueChangePages:
             new_id=lambda: _NO_ID,
             wall_ms=0,
         )
-        self._answer(call, f"queue {body.name} can be created", words)
+        answer_change(self._context, call, f"queue {body.name} can be created", words)
 
     def delete_queue(self, call: Call[QueueDryRun, None]) -> None:
         """Delete a queue with all that it holds."""
@@ -100,7 +99,10 @@ class QueueChangePages:
                 return f"queue {name.name} with its {count} messages would be deleted for good"
 
             self._count(
-                call, queue, _all_messages, lambda count: self._answer(call, tell(count), words)
+                call,
+                queue,
+                _all_messages,
+                lambda count: answer_change(self._context, call, tell(count), words),
             )
             return
         command = DeleteQueue(vhost=name.vhost, name=name.name)
@@ -122,7 +124,7 @@ class QueueChangePages:
         if call.query.dry_run:
             _check_ways(call, name.vhost, given)
             plan_queue_change(self._context.doors.cluster.state, command)
-            self._answer(call, f"{told} can be changed", words)
+            answer_change(self._context, call, f"{told} can be changed", words)
         else:
             self._submit(call, command, f"{told} is changed", words)
 
@@ -142,7 +144,7 @@ class QueueChangePages:
             else:
                 # What is asked next is to see it.
                 cluster.when_current(
-                    CHANGE_MS_MAX, lambda _: self._answer(call, what, words, status)
+                    CHANGE_MS_MAX, lambda _: answer_change(self._context, call, what, words, status)
                 )
 
         cluster.submit(call.sign(command), CHANGE_MS_MAX, on_outcome)
@@ -237,7 +239,7 @@ class QueueChangePages:
 
         def on_counted(found: int) -> None:
             if call.query.dry_run:
-                self._answer(call, tell(found), words)
+                answer_change(self._context, call, tell(found), words)
                 return
 
             def on_refused(refusal: RequestRefused) -> None:
@@ -246,7 +248,7 @@ class QueueChangePages:
 
             def on_done(_: Sequence[Done]) -> None:
                 note(Done())
-                self._answer(call, tell(found), words)
+                answer_change(self._context, call, tell(found), words)
 
             self._ask_all(queue, ask, Done, on_refused, on_done)
 
@@ -294,17 +296,6 @@ class QueueChangePages:
 
         for number in range(left):
             self._context.doors.queues.ask(make(number), kind, CHANGE_MS_MAX, on_one)
-
-    def _answer(self, call: AnyCall, what: str, words: list[str], status: int = 200) -> None:
-        is_dry = call.query.dry_run
-        change = Change(
-            as_of=self._context.now(),
-            seen_by=self._context.node,
-            is_dry_run=is_dry,
-            what=what,
-            command=shlex.join(words),
-        )
-        call.answer(change, 200 if is_dry else status)
 
 
 def _check_ways(call: AnyCall, vhost: str, options: Mapping[str, str | None]) -> None:
