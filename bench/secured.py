@@ -164,11 +164,12 @@ def running(home: Path, *, sync: bool) -> Iterator[list[Way]]:
             )
         ]
         for way in ways:
-            _make_user(way)
+            make_user(way)
         yield ways
 
 
-def _make_user(way: Way) -> None:
+def make_user(way: Way) -> None:
+    """Make the user who asks, with rules for all topics and groups where rules count."""
     admin = AdminClient({"bootstrap.servers": way.clear})
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
     change = UserScramCredentialUpsertion(_USER, info, _PASSWORD.encode())
@@ -258,7 +259,7 @@ def log_in(way: Way, context: ssl.SSLContext) -> ssl.SSLSocket:
         while True:
             key, version, message = step
             sock.sendall(write_request(key, version, 1, "bench", message))
-            step = steps.send(read_response(memoryview(_answer(sock)), key, version)[1])
+            step = steps.send(read_response(memoryview(answer_of(sock)), key, version)[1])
     except StopIteration:
         return sock
 
@@ -276,11 +277,12 @@ def small_requests(way: Way, context: ssl.SSLContext, count: int) -> None:
         for _ in range(count):
             begun = time.perf_counter()
             sock.sendall(_API_VERSIONS)
-            _answer(sock)
+            answer_of(sock)
             times.append(time.perf_counter() - begun)
 
 
-def _answer(sock: ssl.SSLSocket) -> bytes:
+def answer_of(sock: ssl.SSLSocket) -> bytes:
+    """Receive one answer."""
     (length,) = struct.unpack(">i", _receive(sock, 4))
     return _receive(sock, length)
 
