@@ -150,7 +150,7 @@ class _Reset:
                 refuse_unknown_group(self._call, self._group)
             else:
                 self._take_group(answer)
-                self._guarded_ask_ends(numbers)
+                self._call.guard(lambda: self._ask_ends(numbers))
 
         self._context.fan_out.ask(GROUP, {node: GroupQuestion(group=self._group)}, on_described)
 
@@ -174,12 +174,6 @@ class _Reset:
         self._before = {e.partition: e.offset for e in answer.offsets if e.topic == topic}
 
     # -- the ends of the logs
-
-    def _guarded_ask_ends(self, numbers: list[int]) -> None:
-        try:
-            self._ask_ends(numbers)
-        except RequestRefused as refusal:
-            self._call.refuse_with(refusal)
 
     def _ask_ends(self, numbers: list[int]) -> None:
         name = self._topic.name
