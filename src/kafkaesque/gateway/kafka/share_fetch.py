@@ -297,9 +297,7 @@ class _Fetch(_SessionRequest):
         elif not 0 <= key.partition < len(topic.partitions):
             self.outcome(key).code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif not self._is_led_here(key):
-            outcome = self.outcome(key)
-            outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            outcome.leader = leader_hint(doors, TopicPartition(topic.name, key.partition))
+            self._point_to_leader(key)
         else:
             queue = doors.cluster.state.queues.get(share_queue(self.group_id, key.topic_id))
             if queue is None or key.partition >= len(queue.partitions):
@@ -337,13 +335,17 @@ class _Fetch(_SessionRequest):
 
     def _check_leaders(self, session: ShareSession) -> None:
         """Partitions that are led elsewhere now are read there."""
-        for key in [each for each in session.partitions if not self._is_led_here(each)]:
-            outcome = self.outcome(key)
-            outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            topic = self.context.doors.cluster.state.topics_by_id.get(key.topic_id)
-            if topic is not None:
-                where = TopicPartition(topic.name, key.partition)
-                outcome.leader = leader_hint(self.context.doors, where)
+        for key in session.partitions:
+            if not self._is_led_here(key):
+                self._point_to_leader(key)
+
+    def _point_to_leader(self, key: TopicIdPartition) -> None:
+        """Say that a partition is read elsewhere, and where, as far as that is known."""
+        doors, outcome = self.context.doors, self.outcome(key)
+        outcome.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        topic = doors.cluster.state.topics_by_id.get(key.topic_id)
+        if topic is not None:
+            outcome.leader = leader_hint(doors, TopicPartition(topic.name, key.partition))
 
     def _ask(self, wait_ms: int) -> None:
         session, request = self.session, self.request
