@@ -17,6 +17,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_sealing import Located
+from kafkaesque.broker.tracer import Tracer
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.kafka.call import Call, Part
 from kafkaesque.gateway.kafka.errors import code_of
@@ -179,8 +180,9 @@ class _Fetch:
                 if diverging is not None:
                     return self._fetched(partition, asked.partition, [], diverging)
             partition.check_fetch_offset(Offset(asked.fetch_offset))
-            if self._doors.activity.tracer is not None:
-                self._trace(TopicPartition(name, asked.partition), asked)
+            tracer = self._doors.activity.tracer
+            if tracer is not None:
+                self._trace(tracer, TopicPartition(name, asked.partition), asked)
             limit = self._limit(asked.partition_max_bytes)
             if self._request.isolation_level == _READ_COMMITTED:
                 return self._read_committed(wanted, partition, limit)
@@ -201,11 +203,10 @@ class _Fetch:
             return None
         return self._fetched(partition, asked.partition, self._within_limit(ranges))
 
-    def _trace(self, where: TopicPartition, asked: PartitionAsked) -> None:
-        tracer, call = self._doors.activity.tracer, self._call
-        if tracer is not None:
-            client_id = call.header.client_id or ""
-            tracer.on_asked(call.connection.number, where, asked.fetch_offset, client_id)
+    def _trace(self, tracer: Tracer, where: TopicPartition, asked: PartitionAsked) -> None:
+        call = self._call
+        client_id = call.header.client_id or ""
+        tracer.on_asked(call.connection.number, where, asked.fetch_offset, client_id)
 
     def _is_served_by_follower(self, partition: Partition, asked: PartitionAsked) -> bool:
         return self._doors.reading.is_served_by_follower(
