@@ -200,15 +200,15 @@ def run(reader: Reader, printer: Printer, stop: Stop, bar: Progress) -> int:
     while stop.max_messages is None or count < stop.max_messages:
         wanted = BATCH_MAX if stop.max_messages is None else stop.max_messages - count
         messages = reader.read(wanted)
-        has_come = bool(messages) or (stop.at_end and reader.is_at_end())
-        reader.note_wait(has_come=has_come, is_awaited=stop.at_end)
+        is_over = not messages and stop.at_end and reader.is_at_end()
+        reader.note_wait(has_come=bool(messages) or is_over, is_awaited=stop.at_end)
         if messages:
             printer.write(messages)
             reader.printed(messages)
             count += len(messages)
             bar.advance(len(messages))
             last_at = time.monotonic()
-        elif stop.at_end and reader.is_at_end():
+        elif is_over:
             break
         elif stop.idle_s is not None and time.monotonic() - last_at > stop.idle_s:
             break
