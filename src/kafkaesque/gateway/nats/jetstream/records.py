@@ -87,8 +87,9 @@ def read_demands(raw: bytes) -> Demands:
 
 
 def _number(text: str | None) -> int | None:
-    is_number = text and text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
-    return int(text) if text and is_number else None
+    if not text or len(text) > _DIGITS_MAX or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)
 
 
 def message_record(
