@@ -74,9 +74,16 @@ class BodyRooms:
         self.known: Final = BodyRoom(KNOWN_BYTES_MAX)
         self.strangers: Final = BodyRoom(STRANGERS_BYTES_MAX)
 
-    def let_in(self, sender: Sender) -> None:
-        """A stranger whose request has come has said by it who it is."""
-        held = self.strangers.held_by(sender)
-        self.strangers.release(sender)
-        self.known.take(sender, held)
-        self.known.keep(sender)
+    def let_in(self, sender: Sender) -> BodyRoom:
+        """A stranger whose request has come has said by it who it is; return where it is held.
+
+        Where there is no place among those that are known, it stays where it is.
+        """
+        if self.known.take(sender, self.strangers.held_by(sender)):
+            self.strangers.release(sender)
+            room = self.known
+        else:
+            self.known.release(sender)
+            room = self.strangers
+        room.keep(sender)
+        return room

@@ -133,8 +133,7 @@ class HttpConnection(ClientConnection):
             return False
         shared.strangers.remove(self)
         if self._body_room is not None:
-            shared.chassis.body_rooms.let_in(self)
-            self._body_room = shared.chassis.body_rooms.known
+            self._body_room = shared.chassis.body_rooms.let_in(self)
         return True
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:

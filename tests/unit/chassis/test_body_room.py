@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaesque.chassis.body_room import BodyRoom, BodyRooms
+from kafkaesque.chassis.body_room import (
+    KNOWN_BYTES_MAX,
+    STRANGERS_BYTES_MAX,
+    BodyRoom,
+    BodyRooms,
+)
 from kafkaesque.chassis.port_strangers import PortStrangers
 
 
@@ -56,6 +61,18 @@ def test_who_says_who_it_is_leaves_the_strangers() -> None:
     assert (rooms.strangers.held_bytes, rooms.known.held_bytes) == (0, 10)
     rooms.known.release(client)
     assert rooms.known.held_bytes == 0
+
+
+def test_who_finds_no_place_among_the_known_stays_counted() -> None:
+    rooms, client, answered = BodyRooms(), Connection(), Connection()
+    assert rooms.known.take(answered, KNOWN_BYTES_MAX)
+    rooms.known.keep(answered)
+    assert rooms.strangers.take(client, 10)
+    assert rooms.let_in(client) is rooms.strangers
+    assert (rooms.strangers.held_bytes, rooms.known.held_bytes) == (10, KNOWN_BYTES_MAX)
+    rooms.known.release(answered)
+    assert rooms.strangers.take(Connection(), STRANGERS_BYTES_MAX - 10)
+    assert not client.is_refused
 
 
 def test_the_address_with_most_strangers_has_to_give_way() -> None:
