@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from kafkaesque.access.audit import AuditEvent
 from kafkaesque.admin.api.connection_part import RATE_MS_MAX, RATE_MS_MIN, Glances
+from kafkaesque.admin.api.fan_out import FanOut
+from kafkaesque.admin.api.part_pages import ConnectionClosed
+from kafkaesque.admin.api.values import Origin
 from kafkaesque.broker.audit import Audit
 from tests.unit.admin.api_ground import CHANGE, ApiGround, Browser
 
@@ -138,3 +142,24 @@ def test_the_connections_of_a_dead_broker_are_missing_and_cannot_be_closed(
     assert {each["broker"]: each["missing"] is not None for each in seen["sources"]}[3]
     told = ground.ask("DELETE", "/connections/3/1")
     assert (told.status, told.json["error"]) == (503, "BrokerNotAvailable")
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [(Origin(broker=2, missing="it does not answer"), 503), (ConnectionClosed(peer=None), 404)],
+)
+def test_what_was_not_closed_is_not_told_as_closed_as_rabbitmq_has_it_either(
+    ground: ApiGround,
+    monkeypatch: pytest.MonkeyPatch,
+    told: Origin | ConnectionClosed,
+    status: int,
+) -> None:
+    noted: list[AuditEvent] = []
+    monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
+    browser, found = connected(ground, "b2", "lasting")
+    monkeypatch.setattr(FanOut, "ask_one", lambda *asked: asked[-1](told))
+    name = quote(f"{found['peer']} -> kafkaesque@2:{found['listener']}", safe="")
+    answer = ground.browser("b1").ask("DELETE", f"/rabbitmq/api/connections/{name}", CHANGE)
+    assert answer.status == status
+    assert not browser.is_closed
+    assert noted == []

@@ -13,14 +13,15 @@ from kafkaesque.admin.api.part_pages import (
     CLOSE_CONNECTION,
     CONNECTIONS,
     CloseConnection,
+    ConnectionClosed,
     ConnectionsAnswer,
     Nothing,
     QueueRow,
 )
-from kafkaesque.admin.api.values import BrokerState, Connected
+from kafkaesque.admin.api.values import BrokerState, Connected, Origin
 from kafkaesque.admin.rabbitmq.calls import Call, Route
 from kafkaesque.admin.rabbitmq.context import Context, node_name
-from kafkaesque.admin.rabbitmq.errors import not_found
+from kafkaesque.admin.rabbitmq.errors import ApiRefused, not_found
 from kafkaesque.admin.rabbitmq.queues import QueuePages, Rows, messages_of
 from kafkaesque.admin.rabbitmq.values import (
     ClusterName,
@@ -216,10 +217,21 @@ class ClusterPages:
             if each is None:
                 raise not_found(f"there is no connection {name!r}")
             question = CloseConnection(number=each.number, is_dry_run=False)
-            node = NodeId(each.broker)
             place = f"{each.broker}:{each.number}"
-            tell_closed(self._context.doors, call.client, place, each.peer)
-            self._context.fan_out.ask_one(CLOSE_CONNECTION, node, question, lambda _: call.done())
+            self._context.fan_out.ask_one(
+                CLOSE_CONNECTION,
+                NodeId(each.broker),
+                question,
+                lambda told: call.guard(lambda: on_told(place, told)),
+            )
+
+        def on_told(place: str, told: ConnectionClosed | Origin) -> None:
+            if isinstance(told, Origin):
+                raise ApiRefused(503, told.missing or "")
+            if told.peer is None:
+                raise not_found(f"there is no connection {name!r}")
+            tell_closed(self._context.doors, call.client, place, told.peer)
+            call.done()
 
         self._ask_connections(call, close)
 
