@@ -24,6 +24,15 @@ def read_alive(bootstrap: str) -> Mapping[int, DescribeClusterBroker]:
     return {each.broker_id: each for each in describe_cluster(bootstrap).brokers}
 
 
+def alive_addresses(bootstrap: str) -> list[tuple[int, str, int]]:
+    """Return their ids, and the hosts and ports of their Kafka ports: see `BrokerAddress`.
+
+    Raises:
+        CommandFailed: nobody answers.
+    """
+    return [(node, each.host, each.port) for node, each in read_alive(bootstrap).items()]
+
+
 def controller_first(bootstrap: str) -> str:
     """Return the addresses with the controller's before them, if there is one.
 

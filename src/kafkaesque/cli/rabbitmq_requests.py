@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 
 from kafkaesque.cli.admin_pages import Reply, ask_first
-from kafkaesque.cli.alive_brokers import read_alive
+from kafkaesque.cli.alive_brokers import alive_addresses
 from kafkaesque.cli.exit_codes import FAILED, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 
@@ -48,7 +48,7 @@ def change(bootstrap: str, method: str, path: str, body: object = None) -> bytes
 
 
 def _ask(bootstrap: str, method: str, path: str, body: bytes | None) -> Reply:
-    brokers = [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+    brokers = alive_addresses(bootstrap)
     reply = ask_first(brokers, method, ROOT + path, body, TIMEOUT_S)
     if reply.is_well:
         return reply

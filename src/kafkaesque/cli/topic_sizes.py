@@ -53,9 +53,9 @@ class TopicSizes:
 def read_sizes(bootstrap: str) -> TopicSizes | None:
     """Return the sizes of all topics; None where no admin port answers."""
     from kafkaesque.cli.admin_pages import read_page
-    from kafkaesque.cli.alive_brokers import read_alive
+    from kafkaesque.cli.alive_brokers import alive_addresses
 
-    brokers = [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+    brokers = alive_addresses(bootstrap)
     topics: dict[str, _Topic] = {}
     after = ""
     for _ in range(PAGES_MAX):

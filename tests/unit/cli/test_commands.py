@@ -17,9 +17,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from kafkaesque import cli
-from kafkaesque.cli import arguments, replica_moves
+from kafkaesque.cli import alive_brokers, arguments, replica_moves
 from kafkaesque.cli.app import app
-from kafkaesque.cli.commands import key
 from kafkaesque.cli.kafka import outage_teller
 from kafkaesque.cli.lazy_group import COMMANDS
 from tests.unit.cli.test_replica_moves import LED
@@ -130,7 +129,7 @@ def test_where_nobody_answers_the_address_is_named_and_the_exit_code_is_3(words:
 def test_keys_without_an_admin_port_reach_nobody(
     words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key, "_brokers", lambda _: [])
+    monkeypatch.setattr(alive_brokers, "alive_addresses", lambda _: [])
     code, output, errors = run("key", *words)
     assert (code, output) == (3, "")
     assert errors.startswith("error: no broker has an admin port that answers\ntry:   admin.port")

@@ -109,10 +109,10 @@ def close(
       kafkaesque connection close 2:4711
     """
     from kafkaesque.cli.admin_pages import change
-    from kafkaesque.cli.alive_brokers import read_alive
+    from kafkaesque.cli.alive_brokers import alive_addresses
 
     places = [_parse(each) for each in connection]
-    brokers = [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+    brokers = alive_addresses(bootstrap)
     done = [
         change(brokers, "DELETE", f"{_API}/{broker}/{number}", _Change).what
         for broker, number in places
@@ -128,9 +128,9 @@ def _read(bootstrap: str, chosen: dict[str, str]) -> tuple[list[_Connected], lis
         CommandFailed: no admin port answers, or it refuses.
     """
     from kafkaesque.cli.admin_pages import change
-    from kafkaesque.cli.alive_brokers import read_alive
+    from kafkaesque.cli.alive_brokers import alive_addresses
 
-    brokers = [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+    brokers = alive_addresses(bootstrap)
     found: list[_Connected] = []
     missing: list[_Source] = []
     after: str | None = ""

@@ -1,6 +1,6 @@
 """`kafkaesque key`: the keys of encrypted topics and queues."""
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -15,9 +15,6 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.exchange_arguments import VhostOption
 from kafkaesque.cli.screen import Screen, Table, counted
-
-if TYPE_CHECKING:
-    from kafkaesque.cli.admin_pages import BrokerAddress
 
 app = new_app(help="Keys of encrypted topics and queues: list, rotate, reseal, rewrap, shred.")
 
@@ -60,8 +57,9 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
       kafkaesque key list
     """
     from kafkaesque.cli.admin_pages import no_admin_port, read_page
+    from kafkaesque.cli.alive_brokers import alive_addresses
 
-    page = read_page(_brokers(bootstrap), f"{_API}/keys", _Keys)
+    page = read_page(alive_addresses(bootstrap), f"{_API}/keys", _Keys)
     if page is None:
         raise no_admin_port()
     rows = [
@@ -186,16 +184,11 @@ def _path(name: str, version: str, vhost: str, *, is_queue: bool) -> str:
     return f"/queues/{_quote(name)}/keys{version}?vhost={_quote(vhost)}"
 
 
-def _brokers(bootstrap: str) -> list["BrokerAddress"]:
-    from kafkaesque.cli.alive_brokers import read_alive
-
-    return [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
-
-
 def _change(method: str, path: str, bootstrap: str, *, json: bool) -> None:
     from kafkaesque.cli.admin_pages import change
+    from kafkaesque.cli.alive_brokers import alive_addresses
 
-    done = change(_brokers(bootstrap), method, _API + path, _Change)
+    done = change(alive_addresses(bootstrap), method, _API + path, _Change)
     Screen(json=json).done(done.what, {"done": done.what})
 
 

@@ -113,9 +113,9 @@ def top(
 
 def _read(bootstrap: str, rows: int) -> tuple[_Brokers, _Groups]:
     from kafkaesque.cli.admin_pages import read_page
-    from kafkaesque.cli.alive_brokers import read_alive
+    from kafkaesque.cli.alive_brokers import alive_addresses
 
-    where = [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+    where = alive_addresses(bootstrap)
     brokers = read_page(where, f"{_API}/brokers?limit=1000", _Brokers)
     groups = read_page(where, f"{_API}/groups?sort=-lag&limit={rows}", _Groups)
     return brokers or _Brokers(items=[]), groups or _Groups(items=[])

@@ -209,7 +209,7 @@ def describe(
     Example:
       kafkaesque topic describe orders
     """
-    from kafkaesque.cli.alive_brokers import read_alive
+    from kafkaesque.cli.alive_brokers import alive_addresses
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.moving_replicas import moves_of_topics, moves_table
     from kafkaesque.cli.offline_replicas import read_offline
@@ -219,8 +219,7 @@ def describe(
     admin = connection.admin()
     existing = {name: _existing(connection, admin, name, "describe") for name in names}
     offline = read_offline(bootstrap)
-    addresses = [(node, each.host, each.port) for node, each in read_alive(bootstrap).items()]
-    formed = read_recoveries(addresses, names)
+    formed = read_recoveries(alive_addresses(bootstrap), names)
     screen = Screen(json=json)
     moves = moves_of_topics(bootstrap, names, screen.note)
     found = [

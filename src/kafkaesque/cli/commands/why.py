@@ -1,16 +1,13 @@
 """`kafkaesque why`: what holds up a message, a group or a transaction."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
 from kafkaesque.cli.screen import Screen
-
-if TYPE_CHECKING:
-    from kafkaesque.cli.admin_pages import BrokerAddress
 
 #: As doctor's: 0 is that nothing is held up, 1 that something is, or may be.
 IS_HELD_UP: Final = 1
@@ -157,9 +154,10 @@ def exchange(
 
 def _show(bootstrap: str, path: str, what: str, *, json: bool) -> None:
     from kafkaesque.cli.admin_pages import read_page
+    from kafkaesque.cli.alive_brokers import alive_addresses
     from kafkaesque.cli.failure import CommandFailed
 
-    found = read_page(_brokers(bootstrap), _API + path, _Chain)
+    found = read_page(alive_addresses(bootstrap), _API + path, _Chain)
     if found is None:
         raise CommandFailed(
             f"{what} is not known, or no broker has an admin port that answers",
@@ -197,12 +195,6 @@ def _lines(found: _Chain) -> list[str]:
 
 def _time(wall_ms: int) -> str:
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _brokers(bootstrap: str) -> list["BrokerAddress"]:
-    from kafkaesque.cli.alive_brokers import read_alive
-
-    return [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
 
 
 def _quote(name: str) -> str:
