@@ -69,7 +69,8 @@ class OriginInfo:
 
         def on_known(lag: int) -> None:
             self._of(source).lag += lag
-            self.begin()
+            # In a later turn: partitions that are led here answer at once, and may be thousands.
+            self._office.doors.clock.call_soon(self.begin)
 
         if origin is not None:
             filters = [each.src for each in source.transforms if each.src]
