@@ -19,11 +19,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.errors import MqttError
 from kafkaesque.protocols.mqtt.frames import FrameReader
@@ -32,6 +32,7 @@ from kafkaesque.protocols.mqtt.packets import Version
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
 from tests.unit.protocols_mqtt.clauses import ROWS
 from tests.unit.protocols_mqtt.peer import CONNECTS, Broker, opened
+from tests.waiting import until_port_answers
 
 ANSWER_S, SILENCE_S = 3.0, 0.05
 CONFIG = """\
@@ -82,19 +83,13 @@ def mosquitto() -> Iterator[int]:
     program = os.environ.get("MOSQUITTO") or shutil.which("mosquitto") or "/usr/sbin/mosquitto"
     if not Path(program).exists():
         sys.exit("Mosquitto is missing. As root: apt-get install --no-install-recommends mosquitto")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
+    (port,) = unused_ports(1)
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "mosquitto.conf"
         config.write_text(CONFIG.format(port=port))
         process = subprocess.Popen([program, "-c", str(config)], stderr=subprocess.DEVNULL)
         try:
-            for _ in range(100):
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except OSError:
-                    time.sleep(0.05)
+            until_port_answers(process, port)
             yield port
         finally:
             process.terminate()

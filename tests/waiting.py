@@ -5,6 +5,8 @@ In the simulator it is `loop.run_until`, and within one event loop what the worl
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -31,3 +33,20 @@ def eventually(
             said = what if isinstance(what, str) else what()
             raise AssertionError(f"not within {seconds:.0f} s: {said}")
         time.sleep(pause_s)
+
+
+def until_port_answers(process: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until a program that was started takes connections at this port of loopback.
+
+    Fails if the program ends, or does not listen in time.
+    """
+
+    def answers() -> bool:
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    eventually(answers, f"port {port} takes connections")

@@ -7,18 +7,14 @@ tests answer, and with what a broker of ours does.
 from __future__ import annotations
 
 import re
-import shutil
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.clients.nats_server import nats_server
 from tests.unit.gateway_nats.kit import Ground
 from tests.unit.protocols_nats.clauses import ROWS, Row, connect
 from tests.unit.protocols_nats.peer import Broker
@@ -29,34 +25,10 @@ END = b"PING\r\n"
 _NOBODY = re.compile(rb"(HMSG \S+) \S+(?= \d+ \d+\r\nNATS/1.0 503)")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def server_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    beside = Path(sys.executable).with_name("nats-server")
-    program = str(beside) if beside.exists() else shutil.which("nats-server")
-    assert program, "requirements/test.txt brings nats-server"
-    port = free_port()
-    log = tmp_path_factory.mktemp("nats") / "log"
-    process = subprocess.Popen(
-        [program, "-a", "127.0.0.1", "-p", str(port), "-l", str(log)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+    with nats_server(tmp_path_factory.mktemp("nats")) as port:
         yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def ask(port: int, sent: bytes, expected: bytes) -> tuple[bytes, bool]:

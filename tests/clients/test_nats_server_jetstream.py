@@ -11,18 +11,14 @@ import base64
 import json
 import random
 import re
-import shutil
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from tests.clients.test_nats_server import free_port
+from tests.clients.nats_server import nats_server
 from tests.unit.gateway_nats.kit import Ground, NatsClient
 from tests.unit.protocols_nats.clauses import connect
 
@@ -248,23 +244,9 @@ class Session:
 
 @pytest.fixture(scope="module")
 def server_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    beside = Path(sys.executable).with_name("nats-server")
-    program = str(beside) if beside.exists() else shutil.which("nats-server")
-    assert program, "requirements/test.txt brings nats-server"
-    port, folder = free_port(), tmp_path_factory.mktemp("nats")
-    command = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "store")]
-    process = subprocess.Popen([*command, "-l", str(folder / "log")])
-    try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+    folder = tmp_path_factory.mktemp("nats")
+    with nats_server(folder, "-js", "-sd", str(folder / "store")) as port:
         yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
