@@ -18,9 +18,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
+from bench.maven import PeerUnavailableError
 from bench.rabbitmq.comparison import Difference, compare, shorten
 from bench.rabbitmq.differences import KNOWN, known
-from bench.rabbitmq.server import RabbitUnavailableError, rabbitmq
+from bench.rabbitmq.server import rabbitmq
 from bench.rabbitmq.steps import Step, session
 from bench.rabbitmq.wires import Ours, Rabbit
 
@@ -67,7 +68,7 @@ def main() -> None:
     try:
         with rabbitmq() as port:
             different = check(port, options.seed, numbers)
-    except RabbitUnavailableError as error:
+    except PeerUnavailableError as error:
         print(error, file=sys.stderr)
         sys.exit(EXIT_UNAVAILABLE)
     print(f"{different} differences")

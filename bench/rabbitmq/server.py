@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.maven import cache_directory
+from bench.maven import PeerUnavailableError, cache_directory
 from kafkaesque.cli.broker_ports import unused_ports
 
 START_S: Final = 90.0
@@ -48,17 +48,13 @@ log.file.level = error
 _FLAGS: Final = "+S 1:1 +sbwt none"
 
 
-class RabbitUnavailableError(RuntimeError):
-    """RabbitMQ cannot be had here; the message says what is missing."""
-
-
 def fetch() -> Path:
     """Return the folder with RabbitMQ and Erlang, fetched unless it is there already."""
     target = cache_directory() / "rabbitmq"
     if target.is_dir():
         return target
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise RabbitUnavailableError("RabbitMQ is left out: it is fetched with Debian's apt-get")
+        raise PeerUnavailableError("RabbitMQ is left out: it is fetched with Debian's apt-get")
     target.parent.mkdir(parents=True, exist_ok=True)
     # Fetched aside and moved at the end, so that a broken fetch is never taken for a whole one.
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
@@ -70,7 +66,7 @@ def fetch() -> Path:
             check=False,
         )
         if done.returncode != 0:
-            raise RabbitUnavailableError(
+            raise PeerUnavailableError(
                 f"RabbitMQ is left out: {done.stderr.strip()[-300:]} (apt-get update helps if "
                 "there are no lists)"
             )
@@ -104,7 +100,7 @@ def rabbitmq() -> Iterator[int]:
     """Run RabbitMQ; yield its port.
 
     Raises:
-        RabbitUnavailableError: it cannot be fetched, or does not start.
+        PeerUnavailableError: it cannot be fetched, or does not start.
     """
     tree = fetch()
     port, mapper_port, node_port = unused_ports(3)
@@ -173,7 +169,7 @@ def _await_port(node: subprocess.Popen[bytes], port: int, folder: Path) -> None:
         except OSError:
             time.sleep(0.2)
     said = (folder / "output").read_text(errors="replace")[-2000:]
-    raise RabbitUnavailableError(f"RabbitMQ does not start: {said}")
+    raise PeerUnavailableError(f"RabbitMQ does not start: {said}")
 
 
 def _end(node: subprocess.Popen[bytes]) -> None:
