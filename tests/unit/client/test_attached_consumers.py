@@ -20,6 +20,7 @@ from kafkaesque.protocols.kafka.messages.take_messages_response import TakeMessa
 from kafkaesque.testing import LiveCluster
 from tests.unit.client.test_queue_delivery import leader_of
 from tests.unit.client.world import FakeWorld
+from tests.waiting import eventually
 
 SOON_S = 20.0
 
@@ -120,8 +121,7 @@ def test_a_worker_works_as_an_attached_consumer(client: Client, queue: str) -> N
 
     first = client.notify(queue, work, attach=True)
     client.put(queue, "a")
-    while not done:
-        threading.Event().wait(0.02)
+    eventually(lambda: bool(done), "the first worker works")
     second = client.notify(queue, work_second, attach=True)
     first.stop()
     client.put(queue, "b")
