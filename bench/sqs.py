@@ -17,11 +17,12 @@ import multiprocessing
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from statistics import median
@@ -139,16 +140,14 @@ def receive(calls: Calls, counts: Counts) -> None:
 
 def _client(side: str, url: str, queue_url: str, counts: Counts, size: int) -> None:
     calls = Calls(url, queue_url)
-    threads = [
-        threading.Thread(target=send, args=(calls, counts, size))
-        if side == "send"
-        else threading.Thread(target=receive, args=(calls, counts))
-        for _ in range(CONNECTIONS)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    work = partial(send, calls, counts, size) if side == "send" else partial(receive, calls, counts)
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        try:
+            for each in as_completed([pool.submit(work) for _ in range(CONNECTIONS)]):
+                each.result()
+        finally:
+            # One that has failed ends the others, and its process ends with an error.
+            counts.is_over.value = 1
 
 
 def one_round(side: Side, number: int, seconds: float, size: int) -> None:
@@ -174,6 +173,8 @@ def one_round(side: Side, number: int, seconds: float, size: int) -> None:
     counts.is_over.value = 1
     for each in clients:
         each.join()
+    if any(each.exitcode for each in clients):
+        raise RuntimeError(f"a client of {side.name} has failed")
     if number >= 0:
         side.rates.append(done / took)
         side.cpu_us.append(1e6 * used / max(1, done))
