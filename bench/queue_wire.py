@@ -12,9 +12,9 @@ import argparse
 import socket
 import struct
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -145,33 +145,33 @@ def run(arguments: argparse.Namespace) -> None:
         create_queue(Link(addresses[0]), QUEUE, options)
         time.sleep(1.0)
         counts = Counts()
-        threads = [
-            threading.Thread(
-                target=put,
-                args=(addresses[at % len(addresses)], counts, arguments.batch, arguments.bytes),
-            )
-            for at in range(arguments.put)
-        ]
-        threads += [
-            threading.Thread(
-                target=take, args=(addresses[at % len(addresses)], counts, arguments.batch)
-            )
-            for at in range(arguments.take)
-        ]
-        for thread in threads:
-            thread.start()
-        time.sleep(2.0)
-        before = [cpu_seconds(each.pid) for each in cluster.brokers]
-        settled, begun = counts.settled, time.monotonic()
-        time.sleep(arguments.seconds)
-        seconds = time.monotonic() - begun
-        count = counts.settled - settled
-        used = [
-            cpu_seconds(each.pid) - at for each, at in zip(cluster.brokers, before, strict=True)
-        ]
-        counts.is_over = True
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(arguments.put + arguments.take) as pool:
+            working = [
+                pool.submit(
+                    put, addresses[at % len(addresses)], counts, arguments.batch, arguments.bytes
+                )
+                for at in range(arguments.put)
+            ]
+            working += [
+                pool.submit(take, addresses[at % len(addresses)], counts, arguments.batch)
+                for at in range(arguments.take)
+            ]
+            try:
+                time.sleep(2.0)
+                before = [cpu_seconds(each.pid) for each in cluster.brokers]
+                settled, begun = counts.settled, time.monotonic()
+                time.sleep(arguments.seconds)
+                seconds = time.monotonic() - begun
+                count = counts.settled - settled
+                used = [
+                    cpu_seconds(each.pid) - at
+                    for each, at in zip(cluster.brokers, before, strict=True)
+                ]
+            finally:
+                counts.is_over = True
+            # With fewer connections than asked for, nothing was measured.
+            for each in working:
+                each.result()
     shown = ", ".join(f"{1e6 * each / max(1, count):.1f}" for each in used)
     print(
         f"{count / seconds:,.0f} messages of {arguments.bytes} bytes a second were put, taken and "
