@@ -2,7 +2,7 @@
 
 from kafkaesque.broker.metadata.queue_names import share_queue
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.broker.requests.commands import ChangeGroupConfig, ConfigChange
+from kafkaesque.broker.requests.commands import ChangeGroupConfig, ConfigChange, Done
 from kafkaesque.broker.requests.queue_commands import CreateShareQueue, DeleteShareGroup
 from kafkaesque.model.ids import TopicId
 from kafkaesque.queues.requests import Claim
@@ -138,3 +138,14 @@ def test_a_topic_that_does_not_allow_it_gets_no_dead_letters() -> None:
     cursor.loop.run_for(5_000)
     assert cursor.records_of("business") == []
     assert cursor.acquire_all().keys().isdisjoint({taken[0].offset})
+
+
+def test_a_cursor_behind_the_end_goes_on_at_the_end() -> None:
+    """As after an unclean election, when its topic has lost what it had read last."""
+    cursor = CursorScenario(27)
+    cursor.write(20)
+    end = cursor.stable_end
+    cursor.ask(q.SeekCursor(log_id=cursor.log_id, offset=end + 30), Done)
+    assert cursor.acquire(wait_ms=2_000) == []
+    cursor.write(5)
+    assert sorted(cursor.acquire_all()) == list(range(end, cursor.stable_end))

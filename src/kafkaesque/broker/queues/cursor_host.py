@@ -292,7 +292,9 @@ class CursorHost(QueueHost):
             if asked_in != self._round:
                 return
             if isinstance(outcome, FetchResult):
-                self._seek(outcome.log_start_offset)
+                # A topic that has lost its tail ends before the cursor: what it has was read.
+                end = outcome.last_stable_offset
+                self._seek(max(outcome.log_start_offset, min(self._position, end)))
             else:
                 self._is_asking = False
                 self._is_wanted = True
