@@ -247,3 +247,37 @@ def test_a_record_of_a_topic_that_is_not_given_out_is_missed() -> None:
     found = story.found()
     assert any(each.startswith("inconsistent offset") for each in found)
     assert any(each.startswith("lost message: (1, b'three')") for each in found)
+
+
+class ChainStory(Story):
+    """The message was given up in `work`, then in `dead`, and ended in `buried`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        specs = {**SPECS, "buried": QueueSpec(name="buried")}
+        specs["dead"] = replace(SPECS["dead"], dead_letters_to="buried", limit=2)
+        history = QueueHistory(specs)
+        history.note_sent(self.sent)
+        history.counts.update(self.history.counts)
+        history.counts["buried"] = dict(history.counts["work"])
+        for name in ("work", "dead"):
+            given_up = {"arrived": 1, "removed_settled": 0, "removed_attempts": 1}
+            history.counts[name] = history.counts[name] | given_up
+        self.history = history
+
+    def bury(self) -> None:
+        deaths = (("work", "attempts", 3), ("dead", "attempts", 2))
+        self.act(self.take(1, 900, queue="buried", deaths=deaths), What.SETTLE, 950)
+
+
+def test_a_dead_letter_that_nobody_has_seen_on_its_way_is_not_lost() -> None:
+    story = ChainStory()
+    story.bury()
+    assert story.found() == []
+
+
+def test_a_dead_letter_that_comes_to_no_end_is_lost() -> None:
+    story = ChainStory()
+    assert "lost dead letter: 1 left work, 0 came" in story.found()
+    story.take(1, 300, queue="dead", deaths=(("work", "attempts", 3),))
+    assert any(each.startswith("lost dead letter: b'one'") for each in story.found())

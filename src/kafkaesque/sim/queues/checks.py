@@ -189,8 +189,8 @@ class QueueChecks:
             is_there = (queue, sent.value) in self._history.waiting
             if is_settled or is_purged or is_there or spec.has_lives:
                 return
-            following = spec.dead_letters_to
-            if not following or not self._by_value.get((following, sent.value)):
+            following = self._next_seen(spec, sent.value)
+            if not following:
                 break
             queue, is_dead = following, True
         is_dead = is_dead or any(True for each in deliveries for _ in done(each, What.REJECT))
@@ -200,6 +200,16 @@ class QueueChecks:
             f"{what}: {sent.value[:40]!r} of {sent.queue}, put at {sent.sent_ms:.0f}, confirmed at "
             f"{sorted(sent.offsets)}, last seen in {queue}: {given}"
         )
+
+    def _next_seen(self, spec: QueueSpec, value: bytes) -> str:
+        """Return the next queue in which a dead letter was seen; empty if there is none.
+
+        It may have gone through one unseen: whoever took it there never got the answer.
+        """
+        queue = spec.dead_letters_to
+        while queue and not self._by_value.get((queue, value)):
+            queue = self._history.specs[queue].dead_letters_to
+        return queue
 
     # -- attempts and locks
 
@@ -322,12 +332,15 @@ class QueueChecks:
             self._check_moved(spec, sum(removed[name] for name in _MOVED))
 
     def _check_moved(self, spec: QueueSpec, moved: int) -> None:
-        arrived = sum(
-            queue == spec.dead_letters_to
-            and each[0].deaths[-1:] != ()
-            and each[0].deaths[-1][0] == spec.name
-            for (queue, *_), each in self._by_place.items()
-        )
+        following = spec.dead_letters_to
+        arrived, passed = 0, set[bytes]()
+        for (queue, *_), (first, *_) in self._by_place.items():
+            *before, last = (death[0] for death in first.deaths or (("",),))
+            arrived += queue == following and last == spec.name
+            # It was in the following queue, too, whether anybody has seen it there or not.
+            if spec.name in before and not self._by_value.get((following, first.value)):
+                passed.add(first.value)
+        arrived += len(passed)
         if moved != arrived:
             what = "lost dead letter" if moved > arrived else "doubled dead letter"
             self._note(f"{what}: {moved} left {spec.name}, {arrived} came")
