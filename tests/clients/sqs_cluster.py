@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,26 +11,46 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
+from tests.waiting import DEADLINE_S
 
 _numbers = itertools.count()
 
 
 class SqsCluster(KafkaesqueCluster):
-    """Brokers of ours, each with a port for SQS."""
+    """Brokers of ours, each with a port for SQS and one for its metrics."""
 
     def __init__(self, brokers: int, directory: Path) -> None:
-        self.sqs_ports = unused_ports(brokers)
+        ports = unused_ports(2 * brokers)
+        self.sqs_ports, self._admin_ports = ports[:brokers], ports[brokers:]
         super().__init__(brokers, directory=directory, sections=self._section)
 
     def _section(self, number: int) -> str:
-        return f'\n[[listener]]\nprotocol = "sqs"\nport = {self.sqs_ports[number - 1]}\n'
+        ports = {"sqs": self.sqs_ports[number - 1], "admin": self._admin_ports[number - 1]}
+        return "".join(
+            f'\n[[listener]]\nprotocol = "{protocol}"\nport = {port}\n'
+            for protocol, port in ports.items()
+        )
 
     def url(self, number: int = 1) -> str:
         """Where a broker is asked."""
         return f"http://127.0.0.1:{self.sqs_ports[number - 1]}"
+
+    def requests_begun(self, number: int) -> float:
+        """How many requests over SQS a broker has begun with."""
+        url = f"http://127.0.0.1:{self._admin_ports[number - 1]}/metrics"
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as page:
+            families = text_string_to_metric_families(page.read().decode())
+            samples = [sample for family in families for sample in family.samples]
+        return sum(
+            sample.value
+            for sample in samples
+            if sample.name == "kafkaesque_listener_requests_total"
+            and sample.labels["protocol"] == "sqs"
+        )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.clients.sqs_cluster import SqsCluster
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 POLLS = 8
 MESSAGES = 20
@@ -40,6 +40,13 @@ async def connected(cluster: SqsCluster, number: int = 1, attempts: int = 1) -> 
         config=AioConfig(retries=retries, read_timeout=60),
     ) as client:
         yield client
+
+
+async def until_begun(cluster: SqsCluster, number: int, count: float) -> None:
+    """Wait until a broker has begun with so many requests."""
+    await asyncio.to_thread(
+        eventually, lambda: cluster.requests_begun(number) >= count, f"{count} requests"
+    )
 
 
 def run(cluster: SqsCluster, work: Callable[[Any], Awaitable[None]]) -> None:
@@ -172,8 +179,9 @@ def test_long_polls_of_one_client_are_waited_for_at_once(cluster: SqsCluster) ->
                     found.append(message["Body"])
                     await there.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
+            before = cluster.requests_begun(2)
             polls = [asyncio.create_task(poll()) for _ in range(POLLS)]
-            await asyncio.sleep(0.5)
+            await until_begun(cluster, 2, before + POLLS)
             for number in range(POLLS):
                 await here.send_message(QueueUrl=url, MessageBody=str(number))
             await asyncio.gather(*polls)
@@ -185,8 +193,9 @@ def test_long_polls_of_one_client_are_waited_for_at_once(cluster: SqsCluster) ->
 def test_a_poll_that_is_given_up_takes_nothing(cluster: SqsCluster) -> None:
     async def work(sqs: Any) -> None:
         url = await make(sqs, "aio-given-up", VisibilityTimeout="600")
+        before = cluster.requests_begun(1)
         poll = asyncio.create_task(receive(sqs, url, WaitTimeSeconds=20))
-        await asyncio.sleep(0.5)
+        await until_begun(cluster, 1, before + 1)
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)
         await sqs.send_message(QueueUrl=url, MessageBody="hello")
