@@ -33,7 +33,7 @@ from kafkaesque.sim.queues.specs import FAMILIES
 from kafkaesque.sim.runner import SimReport, run_seed
 from kafkaesque.tables.log_table import Instant
 from kafkaesque.tables.replicated import ReplicatedTable
-from tests.sim.seeds import some_of
+from tests.sim.seeds import first_of, some_of
 
 QUEUES = SimOptions(activities=("queues",), between_ms=500, min_insync=2)
 SEEDS_MAX = 12
@@ -58,7 +58,7 @@ def find(what: str, options: SimOptions = QUEUES) -> SimReport:
     pytest.fail(f"nobody noticed: {found[:10]}")
 
 
-@pytest.mark.parametrize("seed", some_of(range(9)))
+@pytest.mark.parametrize("seed", first_of(some_of(range(9)), 1))
 def test_queues_are_kept_through_every_fault(seed: int) -> None:
     report = run_seed(seed, with_faults(seed, QUEUES, "all"))
     assert report.ok, report.anomalies
