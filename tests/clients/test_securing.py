@@ -9,6 +9,7 @@ import pytest
 from bench.securing import measure
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(600)
 def test_going_over_to_log_ins_and_tls_costs_clients_nothing(tmp_path: Path) -> None:
     report = measure(300, tmp_path)

@@ -395,12 +395,25 @@ def test_nobody_else_on_the_machine_reads_passwords_and_keys(up: SecureUp) -> No
                 assert password.encode() not in line.read_bytes()
 
 
-def test_the_administrator_needs_a_code(up: SecureUp, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        "SCRAM-SHA-512",
+        pytest.param("SCRAM-SHA-256", marks=pytest.mark.extended),
+        pytest.param("PLAIN", marks=pytest.mark.extended),
+    ],
+)
+def test_the_administrator_needs_a_code(up: SecureUp, mechanism: str) -> None:
     password = (up.data / "admin.password").read_text().strip()
-    for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"):
-        own = {"sasl.mechanisms": mechanism, "sasl.username": "admin", "sasl.password": password}
-        with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT|_AUTHENTICATION"):
-            AdminClient({**librdkafka(up), **own, "log_level": 0}).list_topics(timeout=3)
+    own = {"sasl.mechanisms": mechanism, "sasl.username": "admin", "sasl.password": password}
+    with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT|_AUTHENTICATION"):
+        AdminClient({**librdkafka(up), **own, "log_level": 0}).list_topics(timeout=3)
+
+
+@pytest.mark.extended
+def test_an_environment_makes_codes_and_a_person_without_it_types_one(
+    up: SecureUp, tmp_path: Path
+) -> None:
     # Its environment has the secret, and commands make codes of it: also two at once.
     up.client("admin.session.json").unlink(missing_ok=True)
     script = f'. "{up.client("admin.env")}" && exec "$@"'
