@@ -87,6 +87,16 @@ def rows_of(project: Project, table: str) -> list[dict[str, Any]]:
     return [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
 
 
+@pytest.mark.timeout(600)
+def test_a_triggered_run_writes_what_was_published_and_ends(project: Project) -> None:
+    publish(project, range(100))
+    flows = project.run()
+    assert flows["shout"]["state"] == "completed"
+    assert (flows["shout"]["rows_in"], flows["shout"]["lag"]) == (100, 0)
+    assert project.written() == results(range(100))
+    assert not is_locked(project.folder / "storage")
+
+
 @pytest.mark.timeout(1500)
 def test_each_run_goes_on_where_the_last_one_of_either_kind_stopped(project: Project) -> None:
     project.flows_file.write_text(project.flows_file.read_text() + VIEWS)

@@ -34,6 +34,7 @@ def checkout(tmp_path: Path) -> Path:
     return checkout
 
 
+@pytest.mark.extended
 def test_installs_and_works_without_a_compiler(checkout: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
