@@ -1,4 +1,7 @@
-"""`kafkaesque doctor` and the admin ports of real brokers, whole and half dead."""
+"""`kafkaesque doctor` and the admin ports of real brokers, whole and half dead.
+
+Each of its checks also has tests without brokers, in tests/unit/cli/test_doctor_*.py.
+"""
 
 from __future__ import annotations
 
@@ -207,6 +210,7 @@ def test_a_topic_that_refuses_acks_all_is_named_with_what_lets_it_go_on(patient:
         patient.start(3)
 
 
+@pytest.mark.extended
 def test_a_topic_whose_only_copy_is_lost_is_to_be_created_anew(patient: Patient) -> None:
     servers = patient.cluster.bootstrap_servers
     topic = TopicMaker(servers)(partitions=1, replication=1)
@@ -400,6 +404,7 @@ def describe(bootstrap_servers: str, topic: str) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.extended
 def test_a_broker_that_holds_nothing_is_down_until_it_is_removed(tmp_path: Path) -> None:
     patient = Patient(tmp_path / "data", brokers=2)
     servers = patient.cluster.bootstrap_servers
@@ -423,6 +428,7 @@ def test_a_broker_that_holds_nothing_is_down_until_it_is_removed(tmp_path: Path)
         patient.cluster.close()
 
 
+@pytest.mark.extended
 def test_a_lost_majority_of_controllers_is_told_and_one_directory_put_back_heals_it(
     tmp_path: Path,
 ) -> None:
@@ -464,6 +470,7 @@ def test_a_lost_majority_of_controllers_is_told_and_one_directory_put_back_heals
         cluster.close()
 
 
+@pytest.mark.extended
 def test_a_broker_with_another_secret_says_so_until_it_has_the_right_one(patient: Patient) -> None:
     broker = patient.cluster.broker(3)
     right = broker.config_path.read_text()

@@ -114,7 +114,7 @@ def test_a_run_takes_many_operations() -> None:
 
 
 @pytest.mark.parametrize("end", ["kill", "power cut", "power cut twice"])
-@pytest.mark.parametrize("write_caching", [False, True])
+@pytest.mark.parametrize("write_caching", [pytest.param(False, marks=pytest.mark.extended), True])
 def test_a_crash_after_every_operation_leaves_the_same_table(end: str, write_caching: bool) -> None:
     crash_everywhere(end, write_caching=write_caching)
 

@@ -308,7 +308,9 @@ def crashed(seed: int = 0) -> Iterator[History]:
     assert changes > 100
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.extended) for seed in (2, 3))]
+)
 @pytest.mark.parametrize("crash", [World.kill, World.power_cut])
 def test_a_crash_after_every_change_loses_nothing_and_is_never_refused(
     crash: Callable[[World], None], seed: int
