@@ -24,10 +24,10 @@ KILLS = ("kill", "restart")
 RUNS = (
     (0, SURVIVABLE, False),
     (1, (*KILLS, "power cut", "absence"), False),
-    (2, SURVIVABLE, False),
-    (3, (*KILLS, "power cut"), False),
+    pytest.param(2, SURVIVABLE, False, marks=pytest.mark.extended),
+    pytest.param(3, (*KILLS, "power cut"), False, marks=pytest.mark.extended),
     (4, KILLS, True),
-    (5, ("power cut",), False),
+    pytest.param(5, ("power cut",), False, marks=pytest.mark.extended),
 )
 
 

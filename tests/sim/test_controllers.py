@@ -28,7 +28,7 @@ from kafkaesque.sim.nemesis import LOSING, SURVIVABLE
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import SimReport, run_seed
 from tests.sim.scenario import TOPIC, Scenario
-from tests.sim.seeds import some_of
+from tests.sim.seeds import first_of, some_of
 
 
 def running(scenario: Scenario) -> list[Broker]:
@@ -411,7 +411,7 @@ def run_changes(seed: int) -> SimReport:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", [7_000, 7_006])
+@pytest.mark.parametrize("first", first_of(range(7_000, 7_012, 6), 1))
 def test_nothing_is_lost_while_controllers_change(first: int) -> None:
     changes = 0
     for seed in some_of(range(first, first + 6)):
