@@ -63,8 +63,10 @@ class BrokerProcess:
         port: int,
         environment: dict[str, str] | None = None,
         directory: Path | None = None,
+        popen: type[subprocess.Popen[bytes]] = subprocess.Popen,
     ) -> None:
         self.command = list(command)
+        self._popen = popen
         self.log_path = log_path
         self.port = port
         self._environment = {**os.environ, **(environment or {})}
@@ -93,7 +95,7 @@ class BrokerProcess:
         if self.is_running():
             raise BrokerNotReadyError(f"the broker at {self.address} runs already")
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = self._popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,8 @@ class KafkaesqueCluster:
     name = "Kafkaesque"
     #: The interpreter that runs the brokers; another checkout's runs the brokers of that one.
     python = sys.executable
+    #: How a broker's process is started.
+    popen: type[subprocess.Popen[bytes]] = subprocess.Popen
 
     def __init__(
         self,
@@ -144,6 +147,7 @@ class KafkaesqueCluster:
                     broker_command(path, self.python),
                     log_path=home / "broker.log",
                     port=kafka_ports[number - 1],
+                    popen=self.popen,
                 )
             )
 
@@ -160,9 +164,9 @@ class KafkaesqueCluster:
             wait_until_ready(broker, brokers=len(running), timeout_s=READY_TIMEOUT_S)
 
     def close(self) -> None:
-        """Stop the brokers and remove their data."""
+        """End the brokers and remove their data: nothing is left to stop in order for."""
         for broker in self.brokers:
-            broker.stop()
+            broker.kill()
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
         self.brokers = []

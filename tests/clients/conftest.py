@@ -14,9 +14,11 @@ import pytest
 
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker
+from tests.forked import processes
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    KafkaesqueCluster.popen = processes.Popen
     # kafka-python reads its schemas, at import and later, with functions that Python deprecates.
     config.addinivalue_line(
         "filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning"

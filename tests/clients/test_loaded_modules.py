@@ -85,6 +85,9 @@ HEAVY = (
 class ToldCluster(KafkaesqueCluster):
     """Its brokers say at their end what they have loaded."""
 
+    #: Not from one that has loaded everything.
+    popen = subprocess.Popen
+
     def prepare(self) -> None:
         super().prepare()
         for broker in self.brokers:
