@@ -33,6 +33,7 @@ from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.records import Record, decode_batch
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 TOPIC = "__audit"
@@ -73,7 +74,7 @@ class Place:
     def start(self) -> None:
         words = ["-m", "kafkaesque.server", "--config", str(self.folder / "broker.toml")]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, *words], stderr=log)
+            self.process = processes.Popen([sys.executable, *words], stderr=log)
 
         def answers() -> bool:
             return self.run("", "cluster", "status").returncode == 0
@@ -97,7 +98,7 @@ class Place:
             environment["KAFKAESQUE_USER"] = user
             environment["KAFKAESQUE_PASSWORD_FILE"] = str(self.folder / user)
         command = [sys.executable, "-m", "kafkaesque.cli.app", *words]
-        return subprocess.run(
+        return processes.run(
             command,
             env=environment,
             capture_output=True,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 from kafkaesque.cli.exit_codes import DAMAGED
 from tests.clients.cluster import KafkaesqueCluster, broker_command
 from tests.clients.kafka_helpers import TopicMaker, produce
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 
@@ -36,7 +36,7 @@ def test_a_damaged_replica_is_an_error_with_its_name_and_file(tmp_path: Path) ->
 def test_a_start_that_the_disk_refuses_names_the_data_directory(tmp_path: Path) -> None:
     with KafkaesqueCluster(1, directory=tmp_path) as cluster:
         (given,) = tmp_path.glob("*/broker-1/broker.toml")
-        second = subprocess.run(
+        second = processes.run(
             broker_command(given), capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
         assert cluster.brokers[0].is_running()
@@ -52,7 +52,7 @@ def test_a_start_with_a_damaged_directory_says_what_helps(tmp_path: Path) -> Non
         cluster.brokers[0].stop()
         data = given.parent / "data"
         (data / "meta.json").write_text("garbage\n")
-        second = subprocess.run(
+        second = processes.run(
             broker_command(given), capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
         assert verify(data) == DAMAGED
@@ -67,7 +67,7 @@ def test_a_start_with_a_damaged_directory_says_what_helps(tmp_path: Path) -> Non
 
 def verify(*directories: Path) -> int:
     command = [sys.executable, "-m", "kafkaesque.cli.app", "log", "verify"]
-    done = subprocess.run(
+    done = processes.run(
         [*command, *map(str, directories)], capture_output=True, timeout=DEADLINE_S, check=False
     )
     return done.returncode

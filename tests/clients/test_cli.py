@@ -17,6 +17,7 @@ import pytest
 
 from kafkaesque.model.kernel import active
 from tests.clients.kafka_helpers import TopicMaker, unique
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
@@ -55,7 +56,7 @@ def cli(bootstrap_servers: str) -> Cli:
 
     def run(*words: str, text: str = "", code: int = 0) -> Done:
         command = [*KAFKAESQUE, *words]
-        done = subprocess.run(
+        done = processes.run(
             command,
             input=text,
             env=environment,

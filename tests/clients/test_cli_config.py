@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.app import app
 from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.test_cli import Done
+from tests.forked import processes
 from tests.waiting import DEADLINE_S
 
 Cli = Callable[..., Done]
@@ -28,7 +28,7 @@ def config(bootstrap_servers: str) -> Cli:
     environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": bootstrap_servers}
 
     def run(*words: str, code: int = 0) -> Done:
-        done = subprocess.run(
+        done = processes.run(
             [sys.executable, "-m", "kafkaesque.cli.app", "config", *words],
             env=environment,
             capture_output=True,

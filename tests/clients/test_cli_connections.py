@@ -21,6 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.test_cli_up import KAFKAESQUE
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 PROTOCOLS = ("admin", "amqp", "mqtt", "stomp")
@@ -34,7 +35,7 @@ class Ground:
         self.ports = ports
 
     def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = processes.run(
             [*KAFKAESQUE, "connection", *words, "-b", self.servers],
             capture_output=True,
             text=True,

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from tests.clients.amqp_cluster import new_name
 from tests.clients.rabbitmq_cluster import RabbitMqCluster
 from tests.clients.test_cli import KAFKAESQUE, Cli, Done
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 PAGE = Path(__file__).parents[2] / "docs" / "exchanges.md"
@@ -31,7 +31,7 @@ def cli(cluster: RabbitMqCluster) -> Cli:
     environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
 
     def run(*words: str, code: int = 0) -> Done:
-        done = subprocess.run(
+        done = processes.run(
             [*KAFKAESQUE, *words],
             env=environment,
             capture_output=True,

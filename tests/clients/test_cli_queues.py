@@ -13,6 +13,7 @@ import pytest
 
 from tests.clients.kafka_helpers import Sent, produce, unique
 from tests.clients.test_cli import KAFKAESQUE, Cli, cli
+from tests.forked import processes
 from tests.waiting import eventually
 
 __all__ = ["cli"]
@@ -95,7 +96,7 @@ def test_what_is_kept_is_locked_or_released(cli: Cli) -> None:
 def test_who_cannot_print_releases(cli: Cli, queue: str, bootstrap_servers: str) -> None:
     cli("queue", "put", queue, "a")
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
+        done = processes.run(
             [*KAFKAESQUE, "queue", "get", queue, "-b", bootstrap_servers],
             stdout=full,
             stderr=subprocess.PIPE,

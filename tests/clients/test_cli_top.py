@@ -1,7 +1,6 @@
 """`kafkaesque top` and `topic list` with sizes and rates, at real brokers."""
 
 import json
-import subprocess
 import threading
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.test_cli_up import KAFKAESQUE
+from tests.forked import processes
 
 
 def test_sizes_and_rates_of_topics(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_sizes_and_rates_of_topics(tmp_path: Path) -> None:
         }
 
         def run(*words: str) -> str:
-            done = subprocess.run(
+            done = processes.run(
                 [*KAFKAESQUE, *words, "-b", cluster.bootstrap_servers],
                 capture_output=True,
                 text=True,

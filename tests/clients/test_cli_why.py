@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.test_cli_up import KAFKAESQUE
+from tests.forked import processes
 from tests.waiting import eventually
 
 
@@ -22,7 +23,7 @@ def test_a_transaction_that_hangs_is_named_with_the_command_that_helps(tmp_path:
         }
 
         def why(*words: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
+            return processes.run(
                 [*KAFKAESQUE, "why", *words, "-b", cluster.bootstrap_servers],
                 capture_output=True,
                 text=True,
@@ -61,7 +62,7 @@ def test_causes_of_queues_and_exchanges_are_named_at_a_real_broker(tmp_path: Pat
     with KafkaesqueCluster(1, directory=tmp_path, sections=lambda _: section) as cluster:
 
         def run(*words: str) -> str:
-            done = subprocess.run(
+            done = processes.run(
                 [*KAFKAESQUE, *words, "-b", cluster.bootstrap_servers],
                 capture_output=True,
                 text=True,

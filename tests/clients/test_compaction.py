@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from tests.clients.kafka_helpers import (
     produce,
     unique,
 )
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 #: scripts/test-clients runs them.
@@ -101,7 +101,7 @@ def read_all(cluster: KafkaesqueCluster, topic: str) -> list[Message]:
 
 
 def verify(*directories: Path) -> None:
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "kafkaesque.cli.app", "log", "verify", *map(str, directories)],
         capture_output=True,
         text=True,

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from kafkaesque.cli.exit_codes import FAILED, OK
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, consume, produce
+from tests.forked import processes
 from tests.waiting import eventually
 
 #: scripts/test-clients runs them.
@@ -38,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
 
 def run(cluster: KafkaesqueCluster, *arguments: str, code: int = OK) -> str:
     running = ",".join(each.address for each in cluster.brokers if each.is_running())
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "kafkaesque.cli.app", "cluster", *arguments, "-b", running],
         capture_output=True,
         text=True,

@@ -25,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.local_cluster import BrokerReady, LocalCluster
 from tests.clients.kafka_helpers import Sent, TopicMaker, produce
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
@@ -68,7 +69,7 @@ class Patient:
 
     def wait(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `kafkaesque cluster wait`."""
-        return subprocess.run(
+        return processes.run(
             [*KAFKAESQUE, "cluster", "wait", *words, "-b", self.cluster.bootstrap_servers],
             check=False,
             capture_output=True,
@@ -78,7 +79,7 @@ class Patient:
 
     def examine(self, *words: str) -> tuple[int, dict[str, Any]]:
         """Run the doctor; return its exit code, and the findings by their checks."""
-        done = subprocess.run(
+        done = processes.run(
             [*KAFKAESQUE, "doctor", "--json", "-b", self.cluster.bootstrap_servers, *words],
             capture_output=True,
             text=True,
@@ -145,7 +146,7 @@ def test_a_lagging_group_is_named(patient: Patient, topic: str) -> None:
     servers = patient.cluster.bootstrap_servers
     produce(servers, topic, [b"v"] * 10)
     words = ["group", "reset-offsets", "late", "--topic", topic, "--to", "earliest", "--execute"]
-    subprocess.run([*KAFKAESQUE, *words, "-b", servers], check=True, capture_output=True)
+    processes.run([*KAFKAESQUE, *words, "-b", servers], check=True, capture_output=True)
     found = patient.examine("--lag", "0")[1]["group-lags"]
     assert found["names"] == ["late"]
     assert "10 messages" in found["what"]
@@ -155,7 +156,7 @@ def test_a_lagging_group_is_named(patient: Patient, topic: str) -> None:
 def test_queues_that_nobody_serves_are_named(patient: Patient) -> None:
     def queue(*words: str) -> None:
         command = [*KAFKAESQUE, "queue", *words, "-b", patient.cluster.bootstrap_servers]
-        subprocess.run(command, check=True, capture_output=True)
+        processes.run(command, check=True, capture_output=True)
 
     queue("create", "nowhere")
     queue("create", "mails", "--config", "dead.letter.queue=nowhere")
@@ -204,7 +205,7 @@ def test_a_topic_that_refuses_acks_all_is_named_with_what_lets_it_go_on(patient:
         command, _, _ = found["command"].removeprefix("start broker 3; or ").partition("    ")
         alter = f"topic alter {topic} --config min.insync.replicas=2"
         assert command == f"kafkaesque {alter}"
-        subprocess.run([*KAFKAESQUE, *alter.split(), "-b", servers], check=True)
+        processes.run([*KAFKAESQUE, *alter.split(), "-b", servers], check=True)
         eventually(lambda: "under-min-insync" not in patient.examine()[1], "it is over")
     finally:
         patient.start(3)
@@ -227,10 +228,10 @@ def test_a_topic_whose_only_copy_is_lost_is_to_be_created_anew(patient: Patient)
     try:
         eventually(is_said, "that nothing is left")
         words = ["topic", "elect", topic, "--unclean", "--yes", "--timeout", "1", "-b", servers]
-        done = subprocess.run([*KAFKAESQUE, *words], check=False, capture_output=True, text=True)
+        done = processes.run([*KAFKAESQUE, *words], check=False, capture_output=True, text=True)
         assert f"kafkaesque topic delete {topic}, and create it again" in done.stderr
     finally:
-        subprocess.run([*KAFKAESQUE, "topic", "delete", "--yes", topic, "-b", servers], check=True)
+        processes.run([*KAFKAESQUE, "topic", "delete", "--yes", topic, "-b", servers], check=True)
         patient.wait_until_ready(1)
 
 
@@ -313,7 +314,7 @@ def test_a_broker_whose_disk_failed_is_told_from_one_that_is_down(
 
         def is_told_by_status() -> bool:
             words = ["cluster", "status", "--json", "-b", servers]
-            status = subprocess.run([*KAFKAESQUE, *words], check=False, capture_output=True)
+            status = processes.run([*KAFKAESQUE, *words], check=False, capture_output=True)
             details = json.loads(status.stdout or b'{"details": []}')["details"]
             states.update({each["id"]: each["state"] for each in details})
             return status.returncode == 0
@@ -397,7 +398,7 @@ def test_a_stale_replica_is_not_said_to_have_all_and_who_has_it_is_named(
 def describe(bootstrap_servers: str, topic: str) -> dict[str, Any]:
     """Return what `kafkaesque topic describe` tells of partition 0."""
     words = ["topic", "describe", topic, "--json", "-b", bootstrap_servers]
-    done = subprocess.run(
+    done = processes.run(
         [*KAFKAESQUE, *words], check=True, capture_output=True, text=True, timeout=DEADLINE_S
     )
     row: dict[str, Any] = json.loads(done.stdout)[0]["partitions"][0]
@@ -412,7 +413,7 @@ def test_a_broker_that_holds_nothing_is_down_until_it_is_removed(tmp_path: Path)
     def cluster(*words: str) -> bool:
         """Run `kafkaesque cluster`; return whether it was done."""
         command = [*KAFKAESQUE, "cluster", *words, "-b", servers]
-        return not subprocess.run(command, check=False, capture_output=True).returncode
+        return not processes.run(command, check=False, capture_output=True).returncode
 
     try:
         eventually(lambda: cluster("controllers", "remove", "2"), "it is no controller")
@@ -506,7 +507,7 @@ def test_a_broker_with_another_secret_says_so_until_it_has_the_right_one(patient
 
 
 def test_nobody_to_ask_is_another_exit_code() -> None:
-    done = subprocess.run(
+    done = processes.run(
         [*KAFKAESQUE, "doctor", "-b", "127.0.0.1:1"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 3

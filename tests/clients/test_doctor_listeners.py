@@ -10,6 +10,7 @@ from pathlib import Path
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.test_advertised_host import is_ready
 from tests.clients.test_cli_up import KAFKAESQUE
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 
@@ -33,7 +34,7 @@ def test_listeners_left_open_and_in_the_clear_are_found(tmp_path: Path) -> None:
         with (tmp_path / "log").open("ab") as log, subprocess.Popen(command, stderr=log) as process:
             try:
                 eventually(lambda: is_ready(process, admin), "the broker is ready")
-                done = subprocess.run(
+                done = processes.run(
                     [*KAFKAESQUE, "doctor", "--json", "-b", f"127.0.0.1:{kafka}"],
                     capture_output=True,
                     text=True,

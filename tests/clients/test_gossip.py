@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 from bench.gossip_cluster import SECRET, GossipCluster
 from kafkaesque import __version__
+from tests.forked import processes
 
 #: scripts/test-clients runs them.
 pytestmark = pytest.mark.extended
@@ -89,14 +89,14 @@ def test_who_stops_in_order_has_left(cluster: GossipCluster, fourth: int) -> Non
 def test_the_status_of_the_cluster_shows_the_members(cluster: GossipCluster, fourth: int) -> None:
     bootstrap = cluster.brokers[1].address
     command = [sys.executable, "-m", "kafkaesque.cli.app", "cluster", "status", "-b", bootstrap]
-    shown = subprocess.run([*command, "--json"], check=True, capture_output=True, timeout=PATIENT_S)
+    shown = processes.run([*command, "--json"], check=True, capture_output=True, timeout=PATIENT_S)
     gossip = json.loads(shown.stdout)["gossip"]
     members = {each["id"]: each for each in gossip["members"]}
     assert gossip["seen_by"] in members
     assert [members[node]["state"] for node in (1, 2, 3, fourth)] == ["alive"] * 4
     assert members[4]["address"] == cluster.peer_address(4)
     assert (members[4]["facts"]["rack"], members[4]["facts"]["release"]) == ("rack-4", __version__)
-    table = subprocess.run(command, check=True, capture_output=True, timeout=PATIENT_S, text=True)
+    table = processes.run(command, check=True, capture_output=True, timeout=PATIENT_S, text=True)
     assert any(
         line.split()[:2] == ["4", "alive"] and cluster.peer_address(4) in line
         for line in table.stdout.splitlines()

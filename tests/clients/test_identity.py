@@ -34,6 +34,7 @@ from tests.certificates import TestAuthority
 from tests.clients.node_client import missing, run_node
 from tests.clients.test_advertised_host import is_ready
 from tests.clients.test_log_in import FORBIDDEN, PASSWORD, TOPIC, make_topic, make_users
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 #: scripts/test-clients runs them.
@@ -119,7 +120,7 @@ def made(directory: Path) -> Iterator[Place]:
     command.append(str(directory / "broker.toml"))
     keys = json.dumps({"keys": [KEY.as_dict(private=False)]})
     (directory / "jwks.json").write_text(keys)
-    with (directory / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+    with (directory / "log").open("wb") as log, processes.Popen(command, stderr=log) as process:
         try:
             eventually(lambda: is_ready(process, admin), "the broker is ready")
             first, second, third = (f"127.0.0.1:{each}" for each in (inside, mutual, encrypted))
@@ -204,7 +205,7 @@ def test_kcat_is_known_by_its_certificate(place: Place) -> None:
     options = ssl_options(place)
     command = ["kcat", "-b", options.pop("bootstrap.servers"), "-C", "-e", "-q", "-t"]
     settings = [word for pair in options.items() for word in ("-X", "=".join(pair))]
-    done = subprocess.run(
+    done = processes.run(
         [*command, FORBIDDEN, *settings],
         capture_output=True,
         text=True,
@@ -394,7 +395,7 @@ def test_keys_that_change_are_read_again(guessed: Place) -> None:
 def cli(
     place: Place, *words: str, code: int = 0, **environment: Any
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "kafkaesque.cli.app", *words],
         env={**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": place.open, **environment},
         capture_output=True,

@@ -52,6 +52,7 @@ from tests.certificates import TestAuthority
 from tests.clients.kafka_helpers import admin_client, unique
 from tests.clients.node_client import missing, run_node
 from tests.clients.test_advertised_host import is_ready
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 PASSWORD = "a password, with = and ,"
@@ -96,7 +97,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     )
     command = [sys.executable, "-m", "kafkaesque.server", "--config"]
     command.append(str(directory / "broker.toml"))
-    with (directory / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+    with (directory / "log").open("wb") as log, processes.Popen(command, stderr=log) as process:
         try:
             eventually(lambda: is_ready(process, admin), "the broker is ready")
             first, second, third = (f"127.0.0.1:{each}" for each in (inside, outside, encrypted))
@@ -311,7 +312,7 @@ def test_kcat(broker: Secured, mechanism: str) -> None:
         command = ["kcat", "-b", options.pop("bootstrap.servers"), *arguments]
         for name, setting in options.items():
             command += ["-X", f"{name}={setting}"]
-        return subprocess.run(
+        return processes.run(
             command, input=text, capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
 
@@ -485,7 +486,7 @@ def test_a_mechanism_that_is_not_named_is_not_offered(broker: Secured) -> None:
 def cli(
     broker: Secured, *words: str, code: int = 0, **environment: Any
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "kafkaesque.cli.app", *words],
         env={
             **os.environ,

@@ -1,7 +1,6 @@
 """Replicas are moved by Kafka's own requests and by the command line, under a real producer."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from tests.clients.cluster import KafkaesqueCluster
+from tests.forked import processes
 from tests.waiting import eventually
 
 WAIT_S = 90.0
@@ -79,7 +79,7 @@ COMMAND = (sys.executable, "-m", "kafkaesque.cli.app")
 def run(
     cluster: KafkaesqueCluster, *arguments: str, code: int = 0, servers: str | None = None
 ) -> str:
-    done = subprocess.run(
+    done = processes.run(
         [*COMMAND, *arguments, "-b", servers or cluster.bootstrap_servers],
         capture_output=True,
         text=True,
@@ -227,7 +227,7 @@ def test_a_move_under_way_is_shown_and_is_no_trouble(
         (described,) = json.loads(run(cluster, "topic", "describe", "slow", "--json"))
         (row,) = described["partitions"]
         assert (row["adding"], row["removing"]) == ([3], [1])
-        doctor = subprocess.run(
+        doctor = processes.run(
             [*COMMAND, "doctor", "-b", late], capture_output=True, text=True, check=False
         ).stdout
         assert "replicas move from brokers 2, 1 to brokers 2, 3: slow-0" in doctor

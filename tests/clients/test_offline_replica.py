@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from confluent_kafka import Producer
 
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 #: scripts/test-clients runs them.
@@ -29,7 +29,7 @@ def ask_cli(cluster: KafkaesqueCluster, *words: str, is_json: bool = True) -> An
     """Return what a command of the CLI prints."""
     command = [sys.executable, "-m", "kafkaesque.cli.app", *words, *(["--json"] if is_json else [])]
     environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
-    done = subprocess.run(
+    done = processes.run(
         command, env=environment, capture_output=True, timeout=DEADLINE_S, check=True
     )
     if is_json:

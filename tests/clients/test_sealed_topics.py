@@ -20,6 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from tests.clients.kafka_helpers import Sent, TopicMaker, consume, consume_all, produce, unique
 from tests.clients.sealing_cluster import SealingCluster, files_with
 from tests.clients.transactional_clients import Librdkafka
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 HIDDEN, SHOWN = b"these words are not to be found", b"these words may be found"
@@ -163,11 +164,11 @@ def stop_and_look(cluster: SealingCluster, topic: str) -> None:
         broker.stop()
     homes = [str(broker.log_path.parent / "data") for broker in cluster.brokers]
     command = [sys.executable, "-m", "kafkaesque.cli.app", "log"]
-    done = subprocess.run([*command, "verify", *homes], capture_output=True, text=True, check=False)
+    done = processes.run([*command, "verify", *homes], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     dump = [*command, "dump", homes[0], "--partition", f"{topic}-0", "--records"]
     for words in ([], ["--json"]):
-        shown = subprocess.run([*dump, *words], capture_output=True, text=True, check=False)
+        shown = processes.run([*dump, *words], capture_output=True, text=True, check=False)
         assert shown.returncode == 0, shown.stdout + shown.stderr
         assert "SEALED" in shown.stdout.upper()
         assert HIDDEN.decode() not in shown.stdout
@@ -177,7 +178,7 @@ def stop_and_look(cluster: SealingCluster, topic: str) -> None:
     other.touch(mode=0o600)
     other.write_bytes(b64encode(b"another key that wraps, 32 bytes") + b"\n")
     for path in (keeper, other):
-        shown = subprocess.run(
+        shown = processes.run(
             [*dump, "--json", "--keeper-file", str(path)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
@@ -251,7 +252,7 @@ def test_a_broker_without_a_keeper_gives_no_ciphertext(tmp_path: Path) -> None:
 
 def run_doctor(cluster: SealingCluster) -> dict[str, list[str]]:
     command = [sys.executable, "-m", "kafkaesque.cli.app", "doctor", "--json"]
-    done = subprocess.run(
+    done = processes.run(
         [*command, "--bootstrap-server", cluster.bootstrap_servers],
         capture_output=True, text=True, check=False, timeout=DEADLINE_S,
     )  # fmt: skip
@@ -277,7 +278,7 @@ def consume_for_error(servers: str, topic: str) -> None:
 
 def run_key(cluster: SealingCluster, *words: str) -> str:
     command = [sys.executable, "-m", "kafkaesque.cli.app", "key", *words]
-    done = subprocess.run(
+    done = processes.run(
         [*command, "--bootstrap-server", cluster.bootstrap_servers],
         capture_output=True, text=True, check=False, timeout=DEADLINE_S,
     )  # fmt: skip
@@ -366,7 +367,7 @@ def test_old_batches_get_a_new_key_by_a_copy_of_the_topic(cluster: SealingCluste
 
 
 def run(cluster: SealingCluster, *words: str) -> str:
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "kafkaesque.cli.app", *words, "-b", cluster.bootstrap_servers],
         capture_output=True, text=True, check=False, timeout=DEADLINE_S,
     )  # fmt: skip
@@ -481,7 +482,7 @@ def check_offline(data: Path) -> None:
     audit = [sys.executable, "-m", "kafkaesque.cli.app", "audit", "verify", str(data)]
 
     def verify(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*audit, *words], capture_output=True, text=True, check=False)
+        return processes.run([*audit, *words], capture_output=True, text=True, check=False)
 
     assert "the audit log is sealed" in verify().stderr
     opened = verify("--keeper-file", str(data.parent / "keeper.keys"))
@@ -504,6 +505,6 @@ def test_a_broker_that_would_seal_without_a_keeper_does_not_start(tmp_path: Path
         '[options]\n"internal.topics.encryption" = "aes256-gcm"\n'
     )
     command = [sys.executable, "-m", "kafkaesque.server", "--config", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    done = processes.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert done.returncode != 0
     assert "internal.topics.encryption needs key.keeper.file" in done.stderr

@@ -20,6 +20,7 @@ import pytest
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.totp import step_of, write_code
 from kafkaesque.cli.broker_ports import unused_ports
+from tests.forked import processes
 
 PASSWORD = "a password of tests"
 READY_S = 90.0
@@ -41,7 +42,7 @@ class Place(NamedTuple):
             "KAFKAESQUE_BOOTSTRAP_SERVER": f"127.0.0.1:{kafka or self.kafka}",
             "KAFKAESQUE_ADMIN": f"127.0.0.1:{self.admin}",
         }
-        return subprocess.run(
+        return processes.run(
             [sys.executable, "-m", "kafkaesque.cli.app", *words],
             env=environment,
             capture_output=True,

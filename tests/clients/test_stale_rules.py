@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 PASSWORD = "a password of tests"
@@ -75,7 +75,7 @@ class Place(NamedTuple):
     guarded: int
 
     def run(self, *words: str) -> str:
-        done = subprocess.run(
+        done = processes.run(
             [sys.executable, "-m", "kafkaesque.cli.app", *words],
             env={**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": self.cluster.brokers[0].address},
             capture_output=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from bench.processes import BrokerProcess, ask_alive
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import admin_client, consume, produce
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 #: scripts/test-clients runs them.
@@ -53,7 +53,7 @@ def await_in_sync(admin: AdminClient, topic: str) -> None:
 
 
 def run(*words: str, servers: str, code: int = 0) -> str:
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "kafkaesque.cli.app", *words, "-b", servers],
         capture_output=True,
         text=True,
