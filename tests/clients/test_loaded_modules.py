@@ -86,7 +86,7 @@ class ToldCluster(KafkaesqueCluster):
     """Its brokers say at their end what they have loaded."""
 
     #: Not from one that has loaded everything.
-    popen = subprocess.Popen
+    popen: type[subprocess.Popen[bytes]] = subprocess.Popen
 
     def prepare(self) -> None:
         super().prepare()
