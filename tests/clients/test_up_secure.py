@@ -38,6 +38,7 @@ from tests.clients.kafka_helpers import unique
 from tests.clients.node_client import missing, run_node
 from tests.clients.test_cli_up import KAFKAESQUE, Up
 from tests.clients.up_ports import NAMES, free_stretches, port_words
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 BROKERS = 3
@@ -68,9 +69,11 @@ class SecureUp(Up):
 
     def command(self, user: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command as a user, by the environment that the user's file makes in a shell."""
-        script = f'. "{self.client(f"{user}.env")}" && exec "$@"'
-        return subprocess.run(
-            ["sh", "-c", script, "sh", *KAFKAESQUE, *words],
+        script = f'. "{self.client(f"{user}.env")}" && env -0'
+        sourced = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        return processes.run(
+            [*KAFKAESQUE, *words],
+            env=dict(each.split("=", 1) for each in sourced.stdout.split("\0") if each),
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
