@@ -1,7 +1,7 @@
 """Queues of the cluster, from any broker: messages for one worker each."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import UNSET
 
@@ -52,6 +52,11 @@ class NewMessage(NamedTuple):
     time_to_live_ms: int = 0
     #: How often a queue has passed it on to an exchange.
     forwarded: int = 0
+
+
+#: Where the fields begin of which the queue is to know, and what they are in a plain message.
+_FIRST_SAID: Final = NewMessage._fields.index("priority")
+_NOTHING_SAID: Final = tuple(NewMessage._field_defaults.values())[_FIRST_SAID - 1 :]
 
 
 class LedQueue(NamedTuple):
@@ -190,7 +195,13 @@ def _is_own(vhost: str) -> bool:
 
 def _headers_of(message: NewMessage) -> Headers:
     """Return a message's headers, with what the queue is to know of it."""
-    own = tuple(each for each in message.headers if not each[0].startswith(names.PREFIX))
+    own = message.headers
+    for name, _ in own:
+        if name.startswith(names.PREFIX):
+            own = tuple(each for each in own if not each[0].startswith(names.PREFIX))
+            break
+    if message[_FIRST_SAID:] == _NOTHING_SAID:
+        return own
     said = arrival.headers_of(
         priority=message.priority,
         group=message.group,

@@ -28,15 +28,20 @@ Options = dict[str, str]
 class QueueOptions:
     """What SQS needs of a queue's options."""
 
-    __slots__ = ("_options",)
+    __slots__ = ("_options", "_values")
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
+        #: Those that were asked for: a batch asks for the same ones with each message.
+        self._values: dict[str, OptionValue] = {}
 
     def _value(self, name: str) -> OptionValue:
-        option = QUEUE_OPTIONS.get(name)
-        said = self._options.get(name)
-        return option.default if said is None else option.parse(said)
+        value = self._values.get(name)
+        if value is None:
+            option = QUEUE_OPTIONS.get(name)
+            said = self._options.get(name)
+            value = self._values[name] = option.default if said is None else option.parse(said)
+        return value
 
     @property
     def is_fifo(self) -> bool:

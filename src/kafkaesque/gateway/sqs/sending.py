@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.doors.queues import NewMessage
@@ -66,12 +65,10 @@ class Sent(Protocol):
     def message_group_id(self) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(NamedTuple):
     """A message that may be put, and the digests of it."""
 
     message: NewMessage
-    size_bytes: int
     md5_of_body: str
     md5_of_attributes: str | None
     md5_of_system_attributes: str | None
@@ -94,7 +91,8 @@ class Sending:
         """
 
         def go_on(queue: QueueState) -> None:
-            ready = self._read(call, queue, call.request)
+            options = QueueOptions(queue.options)
+            ready = self._read(call, options, call.request)
 
             def on_put(outcome: PutResult | RequestRefused) -> None:
                 if isinstance(outcome, RequestRefused):
@@ -102,7 +100,7 @@ class Sending:
                 elif outcome.offsets[0] < 0:
                     call.fail(_FULL)
                 else:
-                    call.done(_result(queue, ready, outcome.offsets[0]))
+                    call.done(_result(queue, options, ready, outcome.offsets[0]))
 
             self._doors.queues.put(queue.topic_id, [ready.message], TIMEOUT_MS, on_put)
 
@@ -128,11 +126,12 @@ class Sending:
         )
 
     def _put_batch(self, call: Call[SendMessageBatchRequest], queue: QueueState) -> None:
+        options = QueueOptions(queue.options)
         ready: dict[str, _Ready] = {}
         failed: list[BatchResultErrorEntry] = []
         for entry in call.request.entries:
             try:
-                ready[entry.id] = self._read(call, queue, entry)
+                ready[entry.id] = self._read(call, options, entry)
             except SqsError as error:
                 failed.append(failed_entry(entry.id, error))
 
@@ -145,7 +144,7 @@ class Sending:
                 if offset < 0:
                     failed.append(failed_entry(number, _FULL))
                 else:
-                    successful.append(_entry(number, _result(queue, each, offset)))
+                    successful.append(_entry(queue, options, number, each, offset))
             call.done(SendMessageBatchResult(successful=tuple(successful), failed=tuple(failed)))
 
         if ready:
@@ -157,7 +156,7 @@ class Sending:
     def _read(
         self,
         call: Call[SendMessageRequest] | Call[SendMessageBatchRequest],
-        queue: QueueState,
+        options: QueueOptions,
         sent: Sent,
     ) -> _Ready:
         """Return a message that may be put.
@@ -165,7 +164,6 @@ class Sending:
         Raises:
             SqsError: it may not.
         """
-        options = QueueOptions(queue.options)
         check_body(sent.message_body)
         check_attributes(sent.message_attributes)
         trace = check_system_attributes(sent.message_system_attributes)
@@ -198,7 +196,6 @@ class Sending:
         )
         return _Ready(
             message,
-            size_bytes,
             digest_of_body(sent.message_body),
             digest_of_attributes(sent.message_attributes),
             digest_of_attributes(sent.message_system_attributes),
@@ -252,25 +249,28 @@ def _identity(scope: str, deduplication_id: str) -> bytes:
     return hashlib.sha256(f"{scope}\n{deduplication_id}".encode()).digest()[:16]
 
 
-def _result(queue: QueueState, ready: _Ready, offset: int) -> SendMessageResult:
-    is_fifo = QueueOptions(queue.options).is_fifo
+def _result(
+    queue: QueueState, options: QueueOptions, ready: _Ready, offset: int
+) -> SendMessageResult:
     return SendMessageResult(
         md5_of_message_body=ready.md5_of_body,
         md5_of_message_attributes=ready.md5_of_attributes,
         md5_of_message_system_attributes=ready.md5_of_system_attributes,
         message_id=message_id(queue.topic_id, offset),
-        sequence_number=sequence_number(offset) if is_fifo else None,
+        sequence_number=sequence_number(offset) if options.is_fifo else None,
     )
 
 
-def _entry(number: str, result: SendMessageResult) -> SendMessageBatchResultEntry:
+def _entry(
+    queue: QueueState, options: QueueOptions, number: str, ready: _Ready, offset: int
+) -> SendMessageBatchResultEntry:
     return SendMessageBatchResultEntry(
         id=number,
-        message_id=result.message_id or "",
-        md5_of_message_body=result.md5_of_message_body or "",
-        md5_of_message_attributes=result.md5_of_message_attributes,
-        md5_of_message_system_attributes=result.md5_of_message_system_attributes,
-        sequence_number=result.sequence_number,
+        message_id=message_id(queue.topic_id, offset),
+        md5_of_message_body=ready.md5_of_body,
+        md5_of_message_attributes=ready.md5_of_attributes,
+        md5_of_message_system_attributes=ready.md5_of_system_attributes,
+        sequence_number=sequence_number(offset) if options.is_fifo else None,
     )
 
 

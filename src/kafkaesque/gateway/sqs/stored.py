@@ -63,6 +63,9 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
 
 
+#: What most messages have: nothing but defaults.
+_NO_EXTRA: Final = Extra()
+_NO_EXTRA_RAW: Final = msgspec.json.encode(_NO_EXTRA)
 _extra: Final = msgspec.json.Decoder(Extra)
 _origin: Final = msgspec.json.Decoder(Origin)
 _death: Final = msgspec.json.Decoder(Death)
@@ -70,6 +73,8 @@ _death: Final = msgspec.json.Decoder(Death)
 
 def headers_of(attributes: dict[str, MessageAttributeValue], extra: Extra) -> Headers:
     """Return a message's headers."""
+    if not attributes:
+        return ((SQS, msgspec.json.encode(extra)),)
     types = {
         name: value.data_type for name, value in attributes.items() if value.data_type != "String"
     }
@@ -98,7 +103,9 @@ def message_of(
     """Return a message as it is given to a client."""
     shown = _Shown(log_id, queue, found)
     body = (found.value or b"").decode(errors="replace")
-    attributes = _wanted_attributes(_attributes(shown.headers, shown.extra), wanted.attributes)
+    attributes: dict[str, MessageAttributeValue] = {}
+    if wanted.attributes:
+        attributes = _wanted_attributes(_attributes(shown.headers, shown.extra), wanted.attributes)
     system = shown.system_attributes(now_ms) if wanted.system else {}
     return Message(
         message_id=shown.message_id,
@@ -123,7 +130,9 @@ class _Shown:
         self._found = found
         headers = shown_headers(found.headers)
         self.headers = {name: value for name, value in headers if value is not None}
-        self.extra = _read(_extra.decode, self.headers.get(SQS)) or Extra()
+        said = self.headers.get(SQS)
+        is_plain = said is None or said == _NO_EXTRA_RAW
+        self.extra = _NO_EXTRA if is_plain else _read(_extra.decode, said) or _NO_EXTRA
         self._origin = _read(_origin.decode, self.headers.get(ORIGIN))
         #: It keeps its id where it is moved.
         self.message_id = (
@@ -160,6 +169,9 @@ class _Shown:
 def _attributes(headers: dict[str, bytes], extra: Extra) -> dict[str, MessageAttributeValue]:
     found: dict[str, MessageAttributeValue] = {}
     for name, raw in headers.items():
+        if name == SQS:
+            # Of all messages that came by SQS: refused below, too, and an error takes long.
+            continue
         value = _attribute(raw, extra.types.get(name, "String"))
         try:
             check_attributes({name: value})

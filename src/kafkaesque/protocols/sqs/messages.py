@@ -25,6 +25,7 @@ _RESERVED: Final = ("aws.", "amazon.", "kafkaesque.", "sqs.")
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^.].{0,248})?")
 _NUMBER: Final = re.compile(r"[+-]?(\d{1,130}(\.\d{0,130})?|\.\d{1,130})([eE][+-]?\d{1,3})?")
 #: What XML 1.0 does not have, a body does not have.
+_ALLOWED_ASCII: Final = bytes((0x09, 0x0A, 0x0D, *range(0x20, 0x80)))
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -84,12 +85,19 @@ def check_body(body: str) -> None:
     """
     if not body:
         raise SqsError("MissingParameter", "The request must contain the parameter MessageBody.")
-    if _FORBIDDEN.search(body):
+    if _has_forbidden(body):
         raise SqsError(
             "InvalidMessageContents",
             "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to "
             "#xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF.",
         )
+
+
+def _has_forbidden(text: str) -> bool:
+    if text.isascii():
+        # A quarter of the time that the expression takes, and most bodies are ASCII.
+        return bool(text.encode().translate(None, _ALLOWED_ASCII))
+    return _FORBIDDEN.search(text) is not None
 
 
 def check_attributes(attributes: Mapping[str, MessageAttributeValue]) -> None:
