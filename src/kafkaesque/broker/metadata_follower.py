@@ -20,6 +20,7 @@ from kafkaesque.broker.metadata.records import (
     ClientQuotaChanged,
     FeatureLevelChanged,
     GroupConfigChanged,
+    PartitionPlacement,
     PartitionsAdded,
     QueueCreated,
     ReplicasChanged,
@@ -118,9 +119,9 @@ class MetadataFollower:
                 self._clock.call_soon(lambda: self._forget_broker(NodeId(record.node)))
             case TopicCreated():
                 self._tell_refused(self._topic(record.topic_id))
-                self._partitions.reconcile_soon()
+                self._open_soon(record.partitions)
             case PartitionsAdded() | QueueCreated():
-                self._partitions.reconcile_soon()
+                self._open_soon(record.partitions)
             case ReplicasChanged():
                 self._partitions.on_replicas_changed(GroupId(record.placement.group))
             case TopicDeleted():
@@ -148,6 +149,9 @@ class MetadataFollower:
                 self.on_access_changed()
             case _:
                 self._recovery.on_record(record)
+
+    def _open_soon(self, placed: Sequence[PartitionPlacement]) -> None:
+        self._partitions.open_soon(GroupId(each.group) for each in placed)
 
     def on_broker_registered(self, record: BrokerRegistered) -> None:
         """A broker is there, perhaps this one: link with it, or be ready."""

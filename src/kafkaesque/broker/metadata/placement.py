@@ -56,8 +56,9 @@ def place_partitions(
     order = sorted(racks)
     turn = {node: (position - start) % len(order) for position, node in enumerate(order)}
     balance = _Balance(order)
-    for replicas in existing:
-        balance.count(replicas)
+    # Many partitions have the same replicas, and each new queue counts all that there are.
+    for same, times in Counter(map(tuple, existing)).items():
+        balance.count(same, times)
     balance.begin_topic()
     placed: list[tuple[NodeId, ...]] = []
     for number in range(partition_count):
@@ -82,16 +83,16 @@ class _Balance:
         self.topic_leads = dict.fromkeys(self.topic_leads, 0)
         self.topic_holds = dict.fromkeys(self.topic_holds, 0)
 
-    def count(self, replicas: Sequence[NodeId]) -> None:
-        """Take note of one partition's replicas."""
+    def count(self, replicas: Sequence[NodeId], times: int = 1) -> None:
+        """Take note of the replicas of one partition, or of so many that have the same."""
         for position, node in enumerate(replicas):
             if node not in self.holds:
                 continue
-            self.holds[node] += 1
-            self.topic_holds[node] += 1
+            self.holds[node] += times
+            self.topic_holds[node] += times
             if position == 0:
-                self.leads[node] += 1
-                self.topic_leads[node] += 1
+                self.leads[node] += times
+                self.topic_leads[node] += times
 
 
 def _place_one(

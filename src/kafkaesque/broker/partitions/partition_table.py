@@ -1,6 +1,7 @@
 """The partitions on this broker, kept in step with the metadata."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -125,6 +126,10 @@ class PartitionTable:
         #: Kinds of tables that live on partitions; complete before the first is opened.
         self.table_kinds: list[PartitionTableKinds] = []
         self._asked = False
+        #: Whether all of the metadata is to be compared then, and not the new groups alone.
+        self._is_whole_asked = False
+        #: Groups that the metadata have got since, in the order of their making.
+        self._new_groups: deque[GroupId] = deque()
         #: Partitions whose copies here are being replaced, to be reported.
         self._lost: list[str] = []
         #: Something could not be opened, and a timer runs.
@@ -204,13 +209,46 @@ class PartitionTable:
 
     def reconcile_soon(self) -> None:
         """Compare with the metadata in the next turn."""
+        self._is_whole_asked = True
+        self._ask()
+
+    def open_soon(self, groups: Iterable[GroupId]) -> None:
+        """Open those of new groups that are placed here in the next turn.
+
+        Nothing else is looked at: ten thousand queues that are made one after the other would each
+        have the others compared.
+        """
+        self._new_groups.extend(groups)
+        self._ask()
+
+    def _ask(self) -> None:
         if not self._asked:
             self._asked = True
-            self._clock.call_soon(self.reconcile)
+            self._clock.call_soon(self._on_asked)
+
+    def _on_asked(self) -> None:
+        self._asked = False
+        if self._is_whole_asked:
+            self.reconcile()
+        elif not self._life.is_stopping and self._life.failure is None:
+            self._open_new()
+
+    def _open_new(self) -> None:
+        """Open new groups; what cannot be opened now is asked for as a whole when it can be."""
+        placed, may_make = self._metadata.state.partitions_by_group, self._metadata.is_caught_up
+        opened = 0
+        while self._new_groups:
+            if opened >= OPENED_PER_TURN_MAX:
+                self._ask()
+                return
+            state = placed.get(self._new_groups.popleft())
+            if state is not None:
+                opened += self._maybe_open(state, may_make=may_make)
 
     def reconcile(self) -> None:
         """Open and close what has changed, a bounded number at a time."""
-        self._asked = False
+        self._is_whole_asked = False
+        self._new_groups.clear()
         if self._life.is_stopping or self._life.failure is not None:
             return
         placed = self._metadata.state.partitions_by_group
@@ -227,16 +265,21 @@ class PartitionTable:
         # this broker has known, nobody can tell, and a replica that has forgotten its votes must
         # not take part.
         may_make = self._metadata.is_caught_up
-        for group, state in placed.items():
+        for state in placed.values():
             if changed >= OPENED_PER_TURN_MAX:
                 self.reconcile_soon()
                 return
-            if group in self._damaged:
-                continue
-            if group not in self._partitions and self._node in state.replicas:
-                if self._is_there_or_may_be_made(group, may_make=may_make):
-                    self._open_or_report(state)
-                    changed += 1
+            changed += self._maybe_open(state, may_make=may_make)
+
+    def _maybe_open(self, state: PartitionState, *, may_make: bool) -> bool:
+        """Open a partition that is placed here, not open, and may be; tell whether it was tried."""
+        group = state.group
+        if group in self._partitions or group in self._damaged or self._node not in state.replicas:
+            return False
+        if not self._is_there_or_may_be_made(group, may_make=may_make):
+            return False
+        self._open_or_report(state)
+        return True
 
     def _is_there_or_may_be_made(self, group: GroupId, *, may_make: bool) -> bool:
         store = self._store
