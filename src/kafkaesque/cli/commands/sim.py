@@ -3,6 +3,7 @@
 import gc
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -169,9 +170,10 @@ def queue_kills(
 ) -> None:
     """Kill the leader of a queue again and again, while workers have thousands of messages.
 
-    A cluster gets up to 100 kills, then the next seed starts another one. Ends with 4 if a message
-    or an attempt is lost, a lock ends early, or anything else is wrong. With --json, one line for
-    each seed.
+    A cluster gets up to 100 kills, then the next seed starts another one. Half of the messages are
+    in ordered groups, and failures make dead letters. Prints how often each promise of queues was
+    broken. Ends with 4 if a message or an attempt is lost, a lock ends early, or anything else is
+    wrong. With --json, one line for each seed.
 
     \b
     Example:
@@ -181,11 +183,14 @@ def queue_kills(
 
     kills, is_bad, seed, begun = 0, False, first, time.monotonic()
     least, most = in_flight * 100, 0
+    broken, counts = Counter[str](), Counter[str]()
     while kills < times:
         report = kill_leaders(seed, min(KILLS_OF_A_SEED, times - kills), in_flight)
         kills, seed = kills + max(1, report.kills), seed + 1
         is_bad = is_bad or bool(report.anomalies)
         least, most = min(least, report.in_flight_least), max(most, report.in_flight_most)
+        broken.update(report.broken)
+        counts.update(report.counts)
         if json:
             print(dumps(asdict(report)))
         else:
@@ -196,6 +201,8 @@ def queue_kills(
             f"{counted(kills, 'kill')} of leaders; {least} to {most} messages in flight;"
             f" {'PROBLEMS FOUND' if is_bad else 'nothing lost'}; {time.monotonic() - begun:.0f} s"
         )
+        print(", ".join(f"{count} {promise}" for promise, count in broken.items()))
+        print(f"of {_told(counts)}")
     if is_bad:
         raise typer.Exit(DAMAGED)
 

@@ -44,6 +44,9 @@ class QueueSpec:
     #: Attempts that may fail.
     limit: int = 0
     is_ordered: bool = False
+    #: Groups of an ordered queue, and how many of its messages are in none: all but one in so many.
+    groups: int = 4
+    grouped_one_in: int = 1
     #: Whether each message has an identity, and is sent until it is confirmed.
     is_unique: bool = False
     #: Whether messages end without anybody settling them.

@@ -4,22 +4,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaesque.sim.agreement import disagreement
-from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import World
 from kafkaesque.sim.loop import SimStuck
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.queues.history import QueueSpec
 from kafkaesque.sim.queues.load import QueueLoad
+from kafkaesque.sim.queues.promises import CountedFindings
 from kafkaesque.sim.queues.replicas import leader_of
 from kafkaesque.sim.queues.small_files import small_files
 
 QUEUE: Final = "work"
 DEAD: Final = "dead"
-#: Messages that one worker has at a time, and how long it works on them.
-TAKEN: Final = 500
-WORK_MS: Final = (15_000, 45_000)
+#: Messages that one worker has at a time, and how long it works on each part of them; less of both
+#: where few messages are to be in flight.
+TAKEN: Final = 100
+TAKEN_LEAST: Final = 10
+WORK_MS: Final = (1_000, 50_000)
+WORK_SHARE_LEAST: Final = 0.1
+MANY: Final = 10_000
 LOCK_MS: Final = 90_000
+#: Half of the messages are in groups, of which there is one for so many messages in flight: one
+#: message of a group is in flight at a time.
+GROUP_SHARE: Final = 4
 #: So long a broker is away, and so long after it is back the next one is killed, at most.
 AWAY_MS_MAX: Final = 600
 BETWEEN_MS_MAX: Final = 500
@@ -39,6 +46,8 @@ class KillReport:
     in_flight_least: int
     in_flight_most: int
     anomalies: list[str]
+    #: How often each promise of queues was broken, by its name.
+    broken: dict[str, int]
     counts: dict[str, int]
 
 
@@ -49,20 +58,27 @@ def kill_leaders(seed: int, times: int, in_flight: int) -> KillReport:
 
 
 def _specs(in_flight: int) -> dict[str, QueueSpec]:
+    share = min(1, in_flight / MANY)
+    taken = max(TAKEN_LEAST, round(TAKEN * share))
+    least, most = (round(ms * max(WORK_SHARE_LEAST, share)) for ms in WORK_MS)
     work = QueueSpec(
         name=QUEUE,
         options={
             "visibility.timeout.ms": str(LOCK_MS),
-            "delivery.limit": "4",
+            "delivery.limit": "2",
             "dead.letter.queue": DEAD,
+            "ordered.groups": "true",
         },
+        is_ordered=True,
+        grouped_one_in=2,
+        groups=max(1, in_flight // GROUP_SHARE),
         dead_letters_to=DEAD,
-        limit=4,
+        limit=2,
         lock_ms_min=LOCK_MS,
         locks_ms=(-1, LOCK_MS, 2 * LOCK_MS),
-        workers=in_flight * 3 // (2 * TAKEN) + 1,
-        take_max=2 * TAKEN,
-        work_ms=WORK_MS,
+        workers=in_flight * 8 // (5 * taken) + 1,
+        take_max=2 * taken,
+        work_ms=(least, most),
         put_max=100,
         put_pause_ms=8,
         put_at_once=2 * in_flight,
@@ -78,7 +94,7 @@ class _Kills:
         self._world: Final = World(seed)
         self._chance: Final = self._world.loop.chance("kills")
         self._cluster: Final = SimCluster(self._world, SimOptions())
-        self._findings: Final = Findings()
+        self._findings: Final = CountedFindings()
         self._in_flight: Final[list[int]] = []
         self._cluster.start()
         self._load: Final = QueueLoad(
@@ -103,6 +119,7 @@ class _Kills:
             in_flight_least=min(self._in_flight, default=0),
             in_flight_most=max(self._in_flight, default=0),
             anomalies=self._findings.anomalies,
+            broken=self._findings.broken(),
             counts=self._load.counts(),
         )
 

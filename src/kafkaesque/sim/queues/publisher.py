@@ -12,7 +12,6 @@ from kafkaesque.sim.queues.client import TIMEOUT_MS, VHOST, QueueClient, is_refu
 from kafkaesque.sim.queues.history import Outcome, QueueSpec, Sent
 from kafkaesque.sim.queues.letters import headers_of
 
-GROUPS: Final = 4
 #: One put in so many is not waited for, and one message in so many is long.
 FORGETS_ONE_IN: Final = 10
 LONG_ONE_IN: Final = 25
@@ -68,8 +67,8 @@ class QueuePublisher:
         if dice.below(LONG_ONE_IN) == 0:
             value += b"/" + bytes(LONG_BYTES)
         sent = Sent(queue=spec.name, value=value, sent_ms=self._client.true_ms())
-        if spec.is_ordered:
-            sent.group = b"group-%d" % dice.below(GROUPS)
+        if spec.is_ordered and (spec.grouped_one_in == 1 or dice.below(spec.grouped_one_in) == 0):
+            sent.group = b"group-%d" % dice.below(spec.groups)
         if spec.is_unique:
             sent.identity = (b"%s/%d" % (self._name.encode(), self._number)).rjust(16, b".")
         if spec.priorities > 1:
