@@ -61,6 +61,7 @@ class MqttConnection(MqttLink):
         "_busy",
         "_delivering",
         "_events",
+        "_has_let_go",
         "_is_blocked",
         "_is_receiving",
         "_journal",
@@ -89,6 +90,7 @@ class MqttConnection(MqttLink):
         self._busy = 0
         self._is_receiving = False
         self._is_blocked = False
+        self._has_let_go = False
         #: Asks the codec, and when.
         self._ticker: Timer | None = None
         self._tick_ms = 0
@@ -327,6 +329,9 @@ class MqttConnection(MqttLink):
             return
         self.write(self.codec.fail(error))
         self._hang_up()
+        if error.reason is _R.KEEP_ALIVE_TIMEOUT and not self._busy:
+            # It may never take what it was just sent, and its will does not wait for that.
+            self._let_go()
 
     def _hang_up(self) -> None:
         self.is_over = True
@@ -353,6 +358,13 @@ class MqttConnection(MqttLink):
         if self._ticker is not None:
             self._ticker.cancel()
         self._events.clear()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Give back what the client has, and execute its will; once."""
+        if self._has_let_go:
+            return
+        self._has_let_go = True
         clients = self.desk.clients
         if clients.get(self.client_id) is self:
             del clients[self.client_id]
