@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.maven import cache_directory
@@ -28,7 +28,18 @@ def compile_load() -> Path:
     Raises:
         LoadError: there is no C compiler, or no librdkafka to compile against.
     """
-    target = cache_directory() / f"load-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"
+    needs = "it needs the package librdkafka-dev of Debian or Ubuntu"
+    return compile_program(SOURCE, LIBRARIES, needs)
+
+
+def compile_program(source: Path, libraries: Sequence[str] = (), needs: str = "") -> Path:
+    """Return the path of a compiled program in C; compiles unless this source has been already.
+
+    Raises:
+        LoadError: there is no C compiler, or what it `needs` is missing.
+    """
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    target = cache_directory() / f"{source.stem}-{digest}"
     if target.exists():
         return target
     compiler = shutil.which("gcc") or shutil.which("cc")
@@ -36,13 +47,12 @@ def compile_load() -> Path:
         raise LoadError("the load is written in C: install gcc")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        made = Path(work) / "load"
-        command = [compiler, *COMPILE_OPTIONS, "-o", str(made), str(SOURCE), *LIBRARIES]
+        made = Path(work) / source.stem
+        command = [compiler, *COMPILE_OPTIONS, "-o", str(made), str(source), *libraries]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise LoadError(
-                "the load does not compile; it needs the package librdkafka-dev of Debian or "
-                f"Ubuntu:\n{done.stderr.strip()[-2000:]}"
+                f"{source.name} does not compile; {needs}:\n{done.stderr.strip()[-2000:]}"
             )
         made.replace(target)
     return target

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -96,8 +96,8 @@ def _home(tree: Path) -> Path:
 
 
 @contextmanager
-def rabbitmq() -> Iterator[int]:
-    """Run RabbitMQ; yield its port.
+def rabbitmq(plugins: Sequence[str] = (), settings: str = "", flags: str = _FLAGS) -> Iterator[int]:
+    """Run RabbitMQ with these plugins and lines of its configuration; yield its port.
 
     Raises:
         PeerUnavailableError: it cannot be fetched, or does not start.
@@ -106,7 +106,10 @@ def rabbitmq() -> Iterator[int]:
     port, mapper_port, node_port = unused_ports(3)
     with tempfile.TemporaryDirectory(prefix="rabbitmq-") as name:
         folder = Path(name)
-        environment = _environment(tree, folder, port, mapper_port, node_port)
+        config, enabled = folder / "rabbitmq.conf", folder / "plugins"
+        config.write_text(_CONFIG.format(port=port) + settings)
+        enabled.write_text(f"[{','.join(plugins)}].")
+        environment = _environment(tree, folder, port, mapper_port, node_port, flags)
         erlang = tree / "usr/lib/erlang"
         mapper = subprocess.Popen(
             [next(erlang.glob("erts-*")) / "bin/epmd", "-address", "127.0.0.1"], env=environment
@@ -132,12 +135,8 @@ def rabbitmq() -> Iterator[int]:
 
 
 def _environment(
-    tree: Path, folder: Path, port: int, mapper_port: int, node_port: int
+    tree: Path, folder: Path, port: int, mapper_port: int, node_port: int, flags: str
 ) -> dict[str, str]:
-    config = folder / "rabbitmq.conf"
-    config.write_text(_CONFIG.format(port=port))
-    plugins = folder / "plugins"
-    plugins.write_text("[].")
     return {
         "PATH": f"{tree}/usr/lib/erlang/bin:{os.environ.get('PATH', '/usr/bin:/bin')}",
         "HOME": str(folder),
@@ -148,14 +147,14 @@ def _environment(
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(port),
         "RABBITMQ_DIST_PORT": str(node_port),
-        "RABBITMQ_CONFIG_FILE": str(config),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
         "RABBITMQ_CONF_ENV_FILE": str(folder / "no-such-file"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
         "RABBITMQ_MNESIA_BASE": str(folder / "data"),
         "RABBITMQ_LOG_BASE": str(folder / "logs"),
         "RABBITMQ_PID_FILE": str(folder / "pid"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
-            f"{_FLAGS} -kernel inet_dist_use_interface {{127,0,0,1}}"
+            f"{flags} -kernel inet_dist_use_interface {{127,0,0,1}}"
         ),
     }
 
