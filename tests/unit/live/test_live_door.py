@@ -103,6 +103,27 @@ def test_nothing_comes_after_the_end(ground: LiveScenario, receiver: Receiver) -
     assert receiver.messages == []
 
 
+def test_who_subscribes_to_a_name_that_was_published_before_gets_what_follows(
+    ground: LiveScenario,
+) -> None:
+    first = ground.subscribe("seen/+")
+    ground.live().publish(message("seen/1", b"1"))
+    second = ground.subscribe("seen/1")
+    ground.live().publish(message("seen/1", b"2"))
+    third = ground.subscribe("seen/#", group="nats/workers")
+    ground.live().publish(message("seen/1", b"3"))
+    assert [first.bodies, second.bodies, third.bodies] == [
+        [b"1", b"2", b"3"],
+        [b"2", b"3"],
+        [b"3"],
+    ]
+    for each in (first, third):
+        each.end()
+    ground.live().publish(message("seen/1", b"4"))
+    assert [len(each.messages) for each in (first, second, third)] == [3, 3, 1]
+    second.end()
+
+
 def test_of_a_group_one_gets_a_message_in_turn(ground: LiveScenario) -> None:
     workers = [ground.subscribe("jobs/+", group="nats/workers") for _ in range(3)]
     other = ground.subscribe("jobs/1", group="nats/others")

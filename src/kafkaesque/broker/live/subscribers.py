@@ -14,6 +14,10 @@ from kafkaesque.routing.names import NameFilter, NameKey
 
 #: Of one broker.
 SUBSCRIPTIONS_MAX: Final = 1_000_000
+#: Names whose receivers are remembered until somebody subscribes or leaves, and at how many of one
+#: name they are not: it takes longer to send to them.
+REMEMBERED_NAMES_MAX: Final = 1_024
+REMEMBERED_COPIES_MAX: Final = 256
 
 
 class Receiver(Protocol):
@@ -72,7 +76,15 @@ Copy = tuple[Receiver, list[Subscription]]
 class LiveSubscribers:
     """See the module."""
 
-    __slots__ = ("_grouped", "_members", "_next", "_plain", "_subscriptions", "_turns")
+    __slots__ = (
+        "_grouped",
+        "_members",
+        "_next",
+        "_plain",
+        "_remembered",
+        "_subscriptions",
+        "_turns",
+    )
 
     def __init__(self) -> None:
         self._subscriptions: dict[int, Subscription] = {}
@@ -80,6 +92,8 @@ class LiveSubscribers:
         #: Those that share.
         self._grouped = NameIndex()
         self._next = 0
+        #: Who gets messages of a name, where no groups do.
+        self._remembered: dict[NameKey, list[Copy]] = {}
         #: By group: how many messages it has had, so that its members take turns.
         self._turns: dict[str, int] = {}
         #: By group: how many subscriptions it has here.
@@ -107,6 +121,7 @@ class LiveSubscribers:
         made = Subscription(self._next, name_filter, receiver, group, on_ended)
         self._next = (self._next + 1) % (2 * SUBSCRIPTIONS_MAX)
         self._subscriptions[made.number] = made
+        self._remembered.clear()
         if group:
             self._members[group] = self._members.get(group, 0) + 1
         (self._grouped if group else self._plain).add(name_filter, made.number)
@@ -115,6 +130,7 @@ class LiveSubscribers:
     def remove(self, subscription: Subscription) -> None:
         """Forget a subscription that is there."""
         del self._subscriptions[subscription.number]
+        self._remembered.clear()
         group = subscription.group
         index = self._grouped if group else self._plain
         index.remove(subscription.name_filter, subscription.number)
@@ -139,8 +155,21 @@ class LiveSubscribers:
         """Return who gets a message of a name, and for what.
 
         Of groups only these are served, each by one member; None: all that are here. Unless it
-        `is_for_all`, nobody else is.
+        `is_for_all`, nobody else is. The list is not to be changed.
         """
+        remembered = self._remembered.get(key) if is_for_all else None
+        if remembered is not None:
+            return remembered
+        found = self._find(key, groups, is_for_all=is_for_all)
+        if is_for_all and len(found) < REMEMBERED_COPIES_MAX and not self._grouped.match(key):
+            if len(self._remembered) >= REMEMBERED_NAMES_MAX:
+                self._remembered.clear()
+            self._remembered[key] = found
+        return found
+
+    def _find(
+        self, key: NameKey, groups: Collection[str] | None, *, is_for_all: bool
+    ) -> list[Copy]:
         subscriptions = self._subscriptions
         found: dict[Receiver, list[Subscription]] = {}
         for number in self._plain.match(key) if is_for_all else ():
