@@ -15,7 +15,7 @@ from kafkaesque.protocols.stomp.connection import Limits
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.frames import Frame, write_frame
 from kafkaesque.protocols.stomp.versions import Version, escape, unescape
-from kafkaesque.protocols.stomp.writing import MessageVariant, escaped, write_receipt
+from kafkaesque.protocols.stomp.writing import MessageHead, escaped, write_receipt
 from tests.unit.protocols_stomp.peer import LIMITS, Broker, opened, read_frames
 
 V10, V11, V12 = Version
@@ -200,16 +200,21 @@ def test_the_other_frames_of_stomp_py(version: Version) -> None:
     body=st.binary(max_size=30),
     subscription=texts(V12, 1),
     ack=texts(V12),
+    message_id=texts(V12, 1),
+    split=st.integers(0, 3),
 )
 def test_stomp_py_reads_what_we_deliver(
-    headers: dict[str, str], body: bytes, subscription: str, ack: str
+    headers: dict[str, str], body: bytes, subscription: str, ack: str, message_id: str, split: int
 ) -> None:
-    variant = MessageVariant(V12, tuple(headers.items()), body)
-    raw = variant.write(escaped(subscription, V12), escaped(ack, V12))
+    headers.pop("message-id", None)
+    items = tuple(headers.items())
+    head = MessageHead(V12, items[:split], items[split:])
+    ids = [escaped(each, V12) for each in (subscription, ack, message_id)]
+    raw = head.write(*ids, body)
     assert raw.endswith(b"\0")
     frame = stomp.utils.parse_frame(raw[:-1])
     acks = {"ack": ack} if ack else {}
-    expected = {"subscription": subscription, **acks, **headers}
+    expected = {"subscription": subscription, **acks, **headers, "message-id": message_id}
     expected["content-length"] = str(len(body))
     assert (frame.cmd, frame.headers, frame.body) == ("MESSAGE", expected, body)
     (ours,) = read_frames(raw, V12)

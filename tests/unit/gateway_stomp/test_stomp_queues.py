@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.requests.queue_requests import SettleMessages
+from kafkaesque.gateway.queueing.settlements import Settlements
 from kafkaesque.protocols.amqp import methods as m
 from tests.unit.gateway_stomp.kit import Ground, StompClient, new_name
 
@@ -207,3 +209,44 @@ def test_a_queue_that_is_deleted_ends_the_connection(ground: Ground, client: Sto
     client.subscribe(f"/queue/{name}")
     ground.amqp().call(m.QueueDelete(queue=name), m.QueueDeleteOk)
     client.error("was deleted")
+
+
+def test_acknowledgements_that_come_together_are_one_request(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, queue = ground.stomp(), f"/queue/{new_name()}"
+    client.subscribe(queue, ack="client-individual")
+    for number in range(5):
+        client.publish(queue, b"%d" % number)
+    messages = [client.next("MESSAGE") for _ in range(5)]
+    asked: list[object] = []
+    real = Settlements._ask
+
+    def ask(self: Settlements, request: object, *more: object) -> None:
+        asked.append(request)
+        real(self, request, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Settlements, "_ask", ask)
+    acks = [b"ACK\nid:%b\n\n\0" % (each.get("ack") or "").encode() for each in messages]
+    client.write(b"".join(acks))
+    client.call("BEGIN", {"transaction": "t"})
+    (request,) = asked
+    assert isinstance(request, SettleMessages)
+    assert sum(each.end - each.first for each in request.claims) == 5
+
+
+def test_messages_that_say_the_same_and_go_elsewhere_say_where(ground: Ground) -> None:
+    client, key = ground.stomp(), new_name()
+    for name, destination in (("1", f"/topic/{key}"), ("2", f"/topic/{key}.x")):
+        client.subscribe(destination, name)
+    for number in range(2):
+        for destination in (f"/topic/{key}", f"/topic/{key}.x"):
+            client.publish(destination, b"%d" % number, color=f"c{number}")
+    seen = [client.next("MESSAGE") for _ in range(4)]
+    said = sorted((each.get("destination"), each.get("color"), each.body) for each in seen)
+    assert said == [
+        (f"/topic/{key}{end}", f"c{number}", b"%d" % number)
+        for end in ("", ".x")
+        for number in range(2)
+    ]
+    assert len({each.get("message-id") for each in seen}) == 4

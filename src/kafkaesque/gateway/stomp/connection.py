@@ -225,7 +225,9 @@ class StompConnection(StompLink):
         self._settled.append(entry)
 
     def _on_turn(self) -> None:
-        """Send on what was said of messages, and ask for more."""
+        """Send on what was said of messages, and ask for more; once for all that came together."""
+        if self._is_receiving:
+            return
         settled, self._settled = self._settled, []
         self._subscribing.settlements.flush(partial(self._on_settled, settled))
         self._subscribing.go_on()

@@ -29,6 +29,8 @@ from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timest
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import Sent
 from kafkaesque.protocols.stomp.frames import Headers
+from kafkaesque.protocols.stomp.versions import Version
+from kafkaesque.protocols.stomp.writing import MessageHead
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
 #: The id that a publisher gives; `message-id` is the broker's.
@@ -42,6 +44,9 @@ EXPIRES: Final = message_properties.EXPIRES_AT.stomp
 EXPIRATION: Final = "expiration"
 DELAY: Final = "x-delay"
 _DURABLE: Final = 2
+#: Different headers of messages that are not written again, and how many bytes of each.
+HEADS_REMEMBERED_MAX: Final = 512
+HEAD_BYTES_REMEMBERED_MAX: Final = 4 * 1024
 #: What says something of a frame, and not of its message.
 _OF_FRAMES: Final = frozenset(
     (
@@ -198,6 +203,36 @@ def write_headers_of(
             # A header of STOMP has a name.
             headers.append((name, text))
     return tuple(headers)
+
+
+#: What was written before: most messages of a destination say the same of themselves, and each
+#: subscriber gets them. All connections share it: it depends on nothing else.
+_heads: dict[tuple[object, ...], MessageHead] = {}
+
+
+def head_of(
+    message: QueueMessage, queue: QueueState, now_ms: int, exchange: str, version: Version
+) -> MessageHead:
+    """Return what `write_headers_of` does, as it is written to clients of a version."""
+    if message.attempt > 1:
+        return _head_of(message, queue, now_ms, exchange, version)
+    key = (message.headers, message.key, queue.queue, exchange, version)
+    found = _heads.get(key)
+    if found is None:
+        found = _head_of(message, queue, now_ms, exchange, version)
+        size = sum(len(name) + len(value or b"") for name, value in message.headers)
+        if size <= HEAD_BYTES_REMEMBERED_MAX:
+            if len(_heads) >= HEADS_REMEMBERED_MAX:
+                _heads.clear()
+            _heads[key] = found
+    return found
+
+
+def _head_of(
+    message: QueueMessage, queue: QueueState, now_ms: int, exchange: str, version: Version
+) -> MessageHead:
+    destination, _, *others = write_headers_of(message, queue, "", now_ms, exchange)
+    return MessageHead(version, (destination,), tuple(others))
 
 
 def _properties_of(raw: bytes) -> Properties:

@@ -11,12 +11,12 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.queueing.consumer import Consumer
 from kafkaesque.gateway.queueing.needs import Need
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery, Settlements
-from kafkaesque.gateway.stomp.messages import write_headers_of
+from kafkaesque.gateway.stomp.messages import head_of
 from kafkaesque.gateway.stomp.ports import StompLink
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import AckMode
 from kafkaesque.protocols.stomp.versions import Version
-from kafkaesque.protocols.stomp.writing import MessageVariant, escaped
+from kafkaesque.protocols.stomp.writing import escaped
 
 
 class Owner(Protocol):
@@ -109,14 +109,17 @@ class Subscription(Consumer):
         """See `Consumer`."""
         version = self._stomp.codec.version
         message_id = message_id_of(delivery)
-        headers = write_headers_of(message, self.queue, message_id, now_ms, self._exchange)
-        variant = MessageVariant(version, headers, message.value or b"")
+        head = head_of(message, self.queue, now_ms, self._exchange, version)
+        ack_id = b""
         if self.is_settled_when_sent:
             self._settlements.settle(delivery)
-            return variant.write(self._subscription_id)
-        self.held[message_id] = delivery
-        ack_id = self._ack_prefix + message_id if version is Version.V1_2 else ""
-        return variant.write(self._subscription_id, escaped(ack_id, version))
+        else:
+            self.held[message_id] = delivery
+            if version is Version.V1_2:
+                ack_id = escaped(self._ack_prefix + message_id, version)
+        # A message id has nothing that would be escaped.
+        raw_id = message_id.encode()
+        return head.write(self._subscription_id, ack_id, raw_id, message.value or b"")
 
     def take(self, message_id: str) -> list[Delivery]:
         """Return the deliveries that an acknowledgement of one means, and forget them."""

@@ -15,24 +15,25 @@ def write_receipt(receipt_id: str, version: Version) -> bytes:
     return write_frame(Frame("RECEIPT", (("receipt-id", receipt_id),)), version)
 
 
-class MessageVariant:
-    """A message in one version, of which each subscription gets a copy of its own.
+class MessageHead:
+    """Headers that many messages share, written once for all of them.
 
-    `headers` are those of the message but `subscription`, `ack` and `content-length`.
+    `before` and `after` are those before and behind the `message-id`.
     """
 
-    __slots__ = ("_tail", "version")
+    __slots__ = ("_after", "_before")
 
-    def __init__(self, version: Version, headers: Headers, body: bytes) -> None:
-        self.version = version
-        length = b"content-length:%d\n\n" % len(body)
-        self._tail = b"".join((write_headers(headers, version), length, body, b"\0"))
+    def __init__(self, version: Version, before: Headers, after: Headers) -> None:
+        self._before = write_headers(before, version) + b"message-id:"
+        self._after = b"\n" + write_headers(after, version)
 
-    def write(self, subscription_id: bytes, ack_id: bytes = b"") -> bytes:
-        """Return a copy; both ids are as `escaped` returns them, and the second one is of 1.2."""
-        if ack_id:
-            return b"MESSAGE\nsubscription:%b\nack:%b\n%b" % (subscription_id, ack_id, self._tail)
-        return b"MESSAGE\nsubscription:%b\n%b" % (subscription_id, self._tail)
+    def write(self, subscription_id: bytes, ack_id: bytes, message_id: bytes, body: bytes) -> bytes:
+        """Return a message; the ids are as `escaped` returns them, `ack_id` is of 1.2 or empty."""
+        ack = b"ack:%b\n" % ack_id if ack_id else b""
+        return b"MESSAGE\nsubscription:%b\n%b%b%b%bcontent-length:%d\n\n%b\0" % (
+            *(subscription_id, ack, self._before, message_id, self._after),
+            *(len(body), body),
+        )
 
 
 def escaped(text: str, version: Version) -> bytes:
