@@ -181,18 +181,18 @@ class MqttClient:
         while (frame := self._frames.next_packet()) is not None:
             self.waiting.append(read_packet(*frame, self.version))
 
+    def find(self, kind: type[p.Packet]) -> int | None:
+        """Return where the next packet of a kind waits, if one has come."""
+        self._take()
+        numbers = (at for at, each in enumerate(self.waiting) if isinstance(each, kind))
+        return next(numbers, None)
+
     def expect(self, kind: type[PacketT]) -> PacketT:
         """Return the next packet of a kind; others wait for the next calls."""
-
-        def found() -> int | None:
-            self._take()
-            numbers = (at for at, each in enumerate(self.waiting) if isinstance(each, kind))
-            return next(numbers, None)
-
         self.ground.loop.run_until(
-            lambda: found() is not None or self.client.is_closed, PATIENCE_MS
+            lambda: self.find(kind) is not None or self.client.is_closed, PATIENCE_MS
         )
-        at = found()
+        at = self.find(kind)
         assert at is not None, f"closed: {self.waiting}"
         packet = self.waiting.pop(at)
         assert isinstance(packet, kind)

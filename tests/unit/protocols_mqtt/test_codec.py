@@ -98,3 +98,19 @@ def test_a_client_without_an_id_has_to_be_given_one() -> None:
     connection.receive(write_packet(p.Connect(), V5), 0)
     with pytest.raises(InvariantBroken):
         connection.send(p.Connack())
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+def test_a_copy_is_the_same_whatever_was_copied_before(version: Version) -> None:
+    shared = PublishVariant(version, "a/b", b"body")
+    made_of = [(0, 0), (0, 0), (2, 7), (2, 7), (2, 8), (3, 8), (1, 0), (2, 7), (10, 7)]
+    for flags, packet_id in made_of:
+        fresh = PublishVariant(version, "a/b", b"body").write(flags, packet_id)
+        assert shared.write(flags, packet_id) == fresh
+        alias = PublishVariant(version, "a/b", b"body").write(flags, packet_id, topic_raw=b"\0\0")
+        assert shared.write(flags, packet_id, topic_raw=b"\0\0") == alias != fresh
+        more = PublishVariant(version, "a/b", b"body").write(
+            flags, packet_id, more_properties=b"\x0b\x01" if version is V5 else b""
+        )
+        said = b"\x0b\x01" if version is V5 else b""
+        assert shared.write(flags, packet_id, more_properties=said) == more

@@ -42,6 +42,8 @@ BACKLOG_BYTES_MAX: Final = 1024 * 1024
 #: Packet ids of the session's messages; those above are of all others.
 _SESSION_IDS: Final = 32_767
 _ID_MAX: Final = 65_535
+# To look a member up in its class takes as long as three calls.
+_DONE: Final = Outcome.DONE
 
 
 class _Item(NamedTuple):
@@ -158,7 +160,8 @@ class Delivering:
     def on_live(self, message: LiveMessage, subscribed: Sequence[Subscribed]) -> None:
         """Send a message that is published now."""
         link = self.link
-        match = match_of(subscribed, is_own=message.origin == link.origin_of)
+        is_own = message.origin is link.origin_of or message.origin == link.origin_of
+        match = match_of(subscribed, is_own=is_own)
         if match is None or link.is_over:
             return
         item = _item(message, match, None, 0, is_repeated=False)
@@ -168,8 +171,16 @@ class Delivering:
             else:
                 self._send(item)
             return
+        if self._is_idle() and self._under_way.has_room and not link.is_slow:
+            # It would be the only one that waits.
+            self._send(item)
+            return
         self._put_live(item)
         self.pump()
+
+    def _is_idle(self) -> bool:
+        """Tell whether nothing waits to be sent."""
+        return not self._waiting and not self._live and self._retained.first is None
 
     def send_retained(self, subscribed: Subscribed) -> None:
         """Send what is retained for a subscription (3.3.1-9)."""
@@ -255,7 +266,7 @@ class Delivering:
             # Too large for this client: it counts as sent (3.1.2-25).
             self._drop(taken)
             return
-        link.write(raw)
+        link.deliver(raw)
         link.desk.sys_topics.sent += 1
         link.charge(CONSUMER_BYTE_RATE, len(raw))
         if packet_id:
@@ -296,10 +307,17 @@ class Delivering:
                 outcome = self._under_way.on_pubrec(packet_id, packet.reason)
             case Pubcomp():
                 outcome = self._under_way.on_pubcomp(packet_id)
+        if outcome is _DONE:
+            self._complete(packet_id)
+        else:
+            self._take_other(packet, outcome)
+        self.go_on()
+
+    def _take_other(self, packet: Puback | Pubrec | Pubcomp, outcome: Outcome) -> None:
+        packet_id = packet.packet_id
         match outcome:
-            case Outcome.DONE | Outcome.REFUSED:
-                self._settle(packet_id)
-                self._journal.complete(packet_id)
+            case Outcome.REFUSED:
+                self._complete(packet_id)
             case Outcome.RELEASE:
                 self._release(packet_id)
             case Outcome.UNKNOWN:
@@ -309,12 +327,13 @@ class Delivering:
             case Outcome.MISPLACED:
                 name = packet.packet_type.name
                 self.link.fail(protocol_error(f"{name} answers another kind of message"))
-        self.go_on()
 
-    def _settle(self, packet_id: int) -> None:
+    def _complete(self, packet_id: int) -> None:
+        """The client is done with a message."""
         taken = self._taken.pop(packet_id, None)
         if taken is not None:
             taken.feed.settle(taken)
+        self._journal.complete(packet_id)
 
     def _release(self, packet_id: int) -> None:
         """QoS 2: the client has it, and nobody may send it again from now on."""
@@ -341,7 +360,8 @@ class Delivering:
 
     def go_on(self) -> None:
         """There may be room for more."""
-        self.pump()
+        if not self._is_idle():
+            self.pump()
         for feed in self.feeds():
             feed.go_on()
 

@@ -11,6 +11,7 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.requests.commands import ControllerCommand
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
+from kafkaesque.chassis.deliveries import Outbox
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.mqtt.messages import Encoded
 from kafkaesque.gateway.mqtt.sys_topics import SysTopics
@@ -38,13 +39,14 @@ class Claimant(Protocol):
 class Desk:
     """See the module."""
 
-    __slots__ = ("_report", "clients", "doors", "encoded", "sys_topics")
+    __slots__ = ("_report", "clients", "doors", "encoded", "outbox", "sys_topics")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
         #: Who is connected with this broker, by client id.
         self.clients: Final[dict[str, Claimant]] = {}
         self.encoded: Final = Encoded()
+        self.outbox: Final = Outbox(doors.clock)
         self.sys_topics: Final = SysTopics(doors, lambda: len(self.clients))
         self._report: Final = ReportLimit(report, doors.clock.call_later)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.broker.doors.live import Origin
-from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.chassis.deliveries import DeliveringConnection
+from kafkaesque.chassis.link import Shared
 from kafkaesque.gateway.mqtt.desk import Desk
 from kafkaesque.gateway.mqtt.sessions import Session
 from kafkaesque.gateway.mqtt.subscriptions import Subscriptions
@@ -19,7 +20,7 @@ from kafkaesque.protocols.mqtt.packets import Connect, Packet, Version
 PROTOCOL: Final = "mqtt"
 
 
-class MqttLink(ClientConnection):
+class MqttLink(DeliveringConnection):
     """A connection; `MqttConnection` is the whole of it."""
 
     __slots__ = (
@@ -35,7 +36,7 @@ class MqttLink(ClientConnection):
     )
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
-        super().__init__(shared)
+        super().__init__(shared, desk.outbox)
         self.desk: Final = desk
         self.codec: Final = Codec(shared.clock.now_ms())
         #: Who has logged in; empty: nobody in particular.
@@ -67,13 +68,8 @@ class MqttLink(ClientConnection):
         connection = self.connection
         return (
             connection is None
-            or connection.unsent_bytes() > self.shared.options.unsent_bytes_max // 2
+            or self.waiting_to_leave() > self.shared.options.unsent_bytes_max // 2
         )
-
-    def write(self, data: bytes | None) -> None:
-        """Send bytes of the codec."""
-        if self.connection is not None and data:
-            self.connection.write((data,))
 
     def send(self, packet: Packet) -> None:
         """Send a packet, if somebody is there who reads it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.live import LiveMessage
@@ -32,6 +32,7 @@ class Subscribed:
         "group",
         "identifier",
         "live",
+        "match",
         "name_filter",
         "options",
         "pattern",
@@ -52,6 +53,10 @@ class Subscribed:
         self.pattern: Final = options.topic_filter if shared is None else shared.topic_filter
         self.group: Final = "" if shared is None else shared.group
         self.name_filter: Final[NameFilter] = MQTT.read_filter(self.pattern)
+        #: What it says of a message that nothing else of the client's wants.
+        self.match: Final = Match(
+            options.qos, options.retain_as_published, (identifier,) if identifier else ()
+        )
         #: Where messages come from, if they are not kept in a queue.
         self.live: LiveSubscription | None = None
         #: Takes the broker's own numbers, if that is what it is for.
@@ -103,12 +108,15 @@ class Match(NamedTuple):
     identifiers: tuple[int, ...]
 
 
-def match_of(found: Iterable[Subscribed], *, is_own: bool) -> Match | None:
+def match_of(found: Sequence[Subscribed], *, is_own: bool) -> Match | None:
     """Return how a message is delivered that these subscriptions want; None: it is not.
 
     Args:
         is_own: whether the client has published it itself.
     """
+    if len(found) == 1:
+        only = found[0]
+        return None if is_own and only.options.no_local else only.match
     qos, as_published, identifiers = -1, False, []
     for each in found:
         if is_own and each.options.no_local:

@@ -16,7 +16,8 @@ from typing import Final
 from kafkaesque.broker.doors.live import LiveMessage, Subscription
 from kafkaesque.broker.listeners import NATS as NATS_PROTOCOL
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
-from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.chassis.deliveries import DeliveringConnection
+from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.nats.authorization import (
@@ -72,7 +73,7 @@ BUSY_MS: Final = 5
 _LIMITS: Final = Limits(payload_bytes_max=PAYLOAD_BYTES_MAX, connect_ms_max=LOGIN_MS_MAX)
 
 
-class NatsConnection(ClientConnection):
+class NatsConnection(DeliveringConnection):
     """See the module."""
 
     __slots__ = (
@@ -88,7 +89,7 @@ class NatsConnection(ClientConnection):
     )
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
-        super().__init__(shared)
+        super().__init__(shared, desk.outbox)
         self._desk: Final = desk
         self._codec: Final = Codec(shared.clock.now_ms(), _LIMITS, needs_login=self.needs_login)
         self._origin: Final = desk.doors.live.new_origin(NATS_PROTOCOL)
@@ -287,10 +288,11 @@ class NatsConnection(ClientConnection):
         if connection is None or self._is_over:
             return
         options = self._codec.options
-        if message.origin == self._origin and not options.echo:
+        if not options.echo and message.origin == self._origin:
             return
         is_allowed = self.rights is None or may_have(self.rights, subject_of(message.key))
         variant, sent = self._desk.variants.of(message), 0
+        payload_bytes = variant.payload_bytes
         for each in subscriptions:
             own = self._subscriptions.of(each)
             if own is None:
@@ -299,14 +301,14 @@ class NatsConnection(ClientConnection):
                 self._withhold(own)
                 continue
             own.delivered += 1
-            if own.has_all:
+            if own.messages_max and own.has_all:
                 self._subscriptions.remove(own.name)
-            if connection.unsent_bytes() + variant.payload_bytes > PENDING_BYTES_MAX:
+            if self.waiting_to_leave() + payload_bytes > PENDING_BYTES_MAX:
                 self._cut_off()
                 return
-            self.write((variant.write if options.headers else variant.write_bare)(own.sid))
+            self.deliver((variant.write if options.headers else variant.write_bare)(own.sid))
             sent += 1
-        self.charge(CONSUMER_BYTE_RATE, variant.payload_bytes * sent)
+        self.charge(CONSUMER_BYTE_RATE, payload_bytes * sent)
 
     def _withhold(self, own: OwnSubscription) -> None:
         """A message must not come: a member of a group leaves it, so that others get the next."""
@@ -320,11 +322,6 @@ class NatsConnection(ClientConnection):
         self.refuse(f"{ErrorText.SLOW_CONSUMER.value}: {PENDING_BYTES_MAX} bytes wait for it")
 
     # -- sending
-
-    def write(self, data: bytes) -> None:
-        """Send bytes of the codec."""
-        if self.connection is not None and data:
-            self.connection.write((data,))
 
     def _say_ok(self) -> None:
         if self._codec.is_verbose:

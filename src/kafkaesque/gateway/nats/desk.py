@@ -8,6 +8,7 @@ from typing import Final
 from kafkaesque import __version__
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import NATS
+from kafkaesque.chassis.deliveries import Outbox
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.nats.jetstream.api import JetStream
 from kafkaesque.gateway.nats.messages import Variants, sent_message
@@ -25,11 +26,12 @@ SPOKEN: Final = "2.10.0"
 class Desk:
     """See the module."""
 
-    __slots__ = ("_report", "doors", "is_leaving", "jetstream", "server_id", "variants")
+    __slots__ = ("_report", "doors", "is_leaving", "jetstream", "outbox", "server_id", "variants")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
         self.variants: Final = Variants()
+        self.outbox: Final = Outbox(doors.clock)
         self.jetstream: Final = JetStream(doors, self.send)
         #: Whether the broker is about to stop, and clients should go elsewhere.
         self.is_leaving = False

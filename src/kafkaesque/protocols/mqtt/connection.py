@@ -60,6 +60,7 @@ from kafkaesque.protocols.mqtt.wire import U16, write_varint
 
 _R: Final = ReasonCode
 _V5: Final = Version.V5
+_OPEN: Final = ConnectionState.OPEN
 
 #: Where no other limit was agreed upon (3.1.2.11.3).
 RECEIVE_MAXIMUM_DEFAULT: Final = 65_535
@@ -203,7 +204,9 @@ class Connection:
     @property
     def is_paused(self) -> bool:
         """Whether nothing is read until the caller has sent something, or ever again."""
-        return self.state in PAUSED or self._requests >= self._limits.requests_max
+        if self.state is not _OPEN and self.state in PAUSED:
+            return True
+        return self._requests >= self._limits.requests_max
 
     @property
     def deadline_ms(self) -> int | None:
@@ -245,6 +248,12 @@ class Connection:
             raise
 
     def _take(self, packet: Packet) -> Packet:
+        if self.state is _OPEN:
+            # Nearly all that comes is one of these, and what `RECEIVED` says of them is this.
+            if isinstance(packet, Puback):
+                return packet
+            if isinstance(packet, Publish):
+                return self._take_publish(packet)
         following = RECEIVED.get((self.state, packet.packet_type))
         if following is None:
             name = packet.packet_type.name
@@ -423,7 +432,7 @@ class Connection:
         Raises:
             InvariantBroken: the client is not let in, or the variant is of the other version.
         """
-        if not self._is_accepted or variant.is_v5 is not (self.version is _V5):
+        if not self._is_accepted or variant.is_v5 is not (self._answer_version is _V5):
             raise InvariantBroken(f"PUBLISH cannot be sent: the connection {self.state.value}")
         more = b""
         for each in subscription_identifiers:

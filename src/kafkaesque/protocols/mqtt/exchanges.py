@@ -38,6 +38,11 @@ class Outcome(Enum):
     MISPLACED = "misplaced"
 
 
+# To look a member up in its class takes as long as three calls.
+_AWAITS_PUBACK: Final = Stage.AWAITS_PUBACK
+_DONE: Final = Outcome.DONE
+
+
 class Owed(NamedTuple):
     """What is to be sent again when a client has come back (4.4.0-1)."""
 
@@ -74,9 +79,11 @@ class OutgoingExchanges:
         Raises:
             InvariantBroken: its id is in use (2.2.1-4), or there is no room.
         """
-        if packet_id in self._stages or not 0 < packet_id <= PACKET_ID_MAX or not self.has_room:
+        stages = self._stages
+        has_room = len(stages) < self.in_flight_max
+        if packet_id in stages or not 0 < packet_id <= PACKET_ID_MAX or not has_room:
             raise InvariantBroken(f"no message can be sent with packet id {packet_id}")
-        self._stages[packet_id] = Stage.AWAITS_PUBACK if qos == 1 else Stage.AWAITS_PUBREC
+        stages[packet_id] = _AWAITS_PUBACK if qos == 1 else Stage.AWAITS_PUBREC
 
     def resume(self, packet_id: int) -> None:
         """A message was sent by another connection of the session, and PUBREC has come for it."""
@@ -84,7 +91,7 @@ class OutgoingExchanges:
 
     def on_puback(self, packet_id: int) -> Outcome:
         """QoS 1: the peer has it, or has refused it."""
-        return self._end(packet_id, Stage.AWAITS_PUBACK)
+        return self._end(packet_id, _AWAITS_PUBACK)
 
     def on_pubrec(self, packet_id: int, reason: ReasonCode) -> Outcome:
         """QoS 2: the peer has it, or has refused it (4.3.3-4)."""
@@ -114,7 +121,7 @@ class OutgoingExchanges:
         if stage is not expected:
             return Outcome.MISPLACED
         del self._stages[packet_id]
-        return Outcome.DONE
+        return _DONE
 
     def owed(self) -> Iterator[Owed]:
         """Yield what is sent again upon a resumed session, in the order of the first sending."""

@@ -59,6 +59,11 @@ _ACKS: Final[dict[PacketType, tuple[type[p.Acknowledgement], frozenset[ReasonCod
 }
 
 
+_PUBLISH: Final = int(PacketType.PUBLISH)
+_PLAIN_PUBACK: Final = PacketType.PUBACK << 4
+_NO_PACKET_ID: Final = b"\0\0"
+
+
 def read_packet(first: int, body: bytes, version: Version) -> Packet:
     """Return the packet of a first byte and what stands behind its length.
 
@@ -66,8 +71,11 @@ def read_packet(first: int, body: bytes, version: Version) -> Packet:
         MqttError: it is malformed, or says what cannot be.
     """
     number, flags = first >> 4, first & 0x0F
-    if number == PacketType.PUBLISH:
+    if number == _PUBLISH:
         return read_publish(flags, body, version)
+    if first == _PLAIN_PUBACK and len(body) == 2 and body != _NO_PACKET_ID:
+        # One comes for each message of QoS 1 that is sent.
+        return p.Puback(packet_id=body[0] << 8 | body[1])
     read = _READERS.get(number)
     if read is None or (number == PacketType.AUTH and version is not _V5):
         raise malformed(f"there is no packet of type {number}")

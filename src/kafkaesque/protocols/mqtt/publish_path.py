@@ -99,7 +99,7 @@ class PublishVariant:
     once. `properties` holds neither an alias nor subscription identifiers.
     """
 
-    __slots__ = ("_properties_bytes", "_tail", "is_v5", "topic", "topic_raw")
+    __slots__ = ("_copy", "_copy_of", "_properties_bytes", "_tail", "is_v5", "topic", "topic_raw")
 
     def __init__(
         self,
@@ -114,6 +114,9 @@ class PublishVariant:
         self.is_v5 = version is _V5
         self._tail = payload
         self._properties_bytes = 0
+        #: The last plain copy, and what it was made of: clients that began together have the same.
+        self._copy = b""
+        self._copy_of = -1
         if self.is_v5 and properties is not NO_PROPERTIES:
             raw = write_bare_properties(properties)
             self._properties_bytes = len(raw)
@@ -135,7 +138,16 @@ class PublishVariant:
         Raises:
             ValueError: the packet is longer than a packet can be.
         """
+        if topic_raw is None and not more_properties:
+            copy_of = packet_id << 4 | flags
+            if copy_of != self._copy_of:
+                self._copy = self._write(flags, packet_id, self.topic_raw, b"")
+                self._copy_of = copy_of
+            return self._copy
         head = self.topic_raw if topic_raw is None else topic_raw
+        return self._write(flags, packet_id, head, more_properties)
+
+    def _write(self, flags: int, packet_id: int, head: bytes, more_properties: bytes) -> bytes:
         if packet_id:
             head += U16.pack(packet_id)
         if self.is_v5:

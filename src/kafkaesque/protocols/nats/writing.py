@@ -57,7 +57,16 @@ class MessageVariant:
     Copies differ by the subscription's id, and by whether the client takes headers.
     """
 
-    __slots__ = ("_bare_tail", "_head", "_subject", "_tail", "payload_bytes", "subject")
+    __slots__ = (
+        "_bare_tail",
+        "_copy",
+        "_head",
+        "_sid",
+        "_subject",
+        "_tail",
+        "payload_bytes",
+        "subject",
+    )
 
     def __init__(self, subject: str, reply: str, headers: bytes, payload: bytes) -> None:
         self.subject = subject
@@ -75,10 +84,14 @@ class MessageVariant:
         else:
             self._head = b"MSG " + raw + b" "
             self._tail = self._bare_tail
+        #: The last copy, and whose: subscriptions of other connections often have the same id.
+        self._sid = self._copy = b""
 
     def write(self, sid: bytes) -> bytes:
         """Return a copy."""
-        return self._head + sid + self._tail
+        if sid != self._sid:
+            self._sid, self._copy = sid, self._head + sid + self._tail
+        return self._copy
 
     def write_bare(self, sid: bytes) -> bytes:
         """Return a copy without headers, for a client that does not know them."""
