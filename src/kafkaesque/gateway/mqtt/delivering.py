@@ -11,7 +11,6 @@ are drawn from the other half. A message whose id is still in use waits for it (
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -85,9 +84,9 @@ class Delivering:
         #: By packet id: what is to be settled when the client has it.
         self._taken: Final[dict[int, Taken]] = {}
         #: Of queues; as many as there was credit for.
-        self._waiting: Final[deque[_Item]] = deque()
+        self._waiting: Final[list[_Item]] = []
         #: The same of live messages.
-        self._live: Final[deque[_Item]] = deque()
+        self._live: Final[list[_Item]] = []
         self._backlog_bytes = 0
         #: Retained messages of new subscriptions, a page at a time.
         self._retained: Final = RetainedFeed(
@@ -214,16 +213,16 @@ class Delivering:
             item = self._waiting[0]
             if item.taken is not None and item.taken.feed.is_over:
                 # The client does not share this any more: others have it.
-                self._waiting.popleft()
+                self._waiting.pop(0)
                 continue
             if not self._can_send(item):
                 break
-            self._send(self._waiting.popleft())
+            self._send(self._waiting.pop(0))
         self._pump_retained()
         while self._live and not self.link.is_over and not self.link.is_slow:
             if not self._can_send(self._live[0]):
                 break
-            item = self._live.popleft()
+            item = self._live.pop(0)
             self._backlog_bytes -= item.message.size
             self._send(item)
 

@@ -7,7 +7,6 @@ interest nobody, the broker finds out whether it has heard of all queues.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -56,7 +55,7 @@ class Publishing:
         self._link: Final = link
         self._journal: Final = journal
         #: To messages that have come, in their order.
-        self._answers: Final[deque[_Answer]] = deque()
+        self._answers: Final[list[_Answer]] = []
         self._incoming: Final = IncomingExchanges()
         #: Answers to messages of QoS 2 that came again while they were on their way.
         self._repeats: Final[dict[int, list[_Answer]]] = {}
@@ -169,7 +168,7 @@ class Publishing:
         answer.packet = packet
         answers = self._answers
         while answers and (found := answers[0].packet) is not None:
-            answers.popleft()
+            answers.pop(0)
             self._link.send(found)
 
     def release(self, packet: Pubrel) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -33,9 +32,9 @@ class RetainedFeed:
         self._clock: Final = clock
         self._on_news: Final = on_news
         #: Subscriptions whose messages are not all sent; no more than a client can have.
-        self._wanted: Final[deque[Subscribed]] = deque()
+        self._wanted: Final[list[Subscribed]] = []
         #: Of the first one: what was found, and where to look for more.
-        self._page: Final[deque[LiveMessage]] = deque()
+        self._page: Final[list[LiveMessage]] = []
         self._after: NameKey | None = None
         self._is_asking = False
         self._is_over = False
@@ -53,7 +52,7 @@ class RetainedFeed:
 
     def take(self) -> None:
         """The first one is sent."""
-        self._page.popleft()
+        self._page.pop(0)
         if not self._page:
             self._go_on()
 
@@ -66,7 +65,7 @@ class RetainedFeed:
     def _go_on(self) -> None:
         """Look for the next page of a subscription, or for the first one of the next."""
         if self._after is None:
-            self._wanted.popleft()
+            self._wanted.pop(0)
         if self._wanted:
             # Not at once: what is found at once may be empty, page after page.
             self._clock.call_soon(self._ask)
