@@ -42,7 +42,7 @@
 #define IN_BYTES (1 << 18)
 #define LATENCIES_MAX (1 << 22)
 #define CONNECTIONS_MAX 1024
-#define LOST_NS (SECOND_NS / 2)
+#define LOST_NS (2 * SECOND_NS)
 #define START_NS (60 * SECOND_NS)
 
 typedef enum { SUBSCRIBER, PUBLISHER } role_t;
@@ -488,7 +488,7 @@ static void maybe_give_up(int64_t takers) {
     if (received + acked != seen || !seen_ns) {
         seen = received + acked;
         seen_ns = now;
-    } else if (now - seen_ns > LOST_NS * (has_acks ? 20 : 1)) {
+    } else if (now - seen_ns > LOST_NS * (has_acks ? 5 : 1)) {
         lost = published * takers - received;
         if (has_acks) acks_lost = published - acked;
         seen_ns = now;
