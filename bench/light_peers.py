@@ -165,5 +165,5 @@ def rabbitmq_stomp(_: Path) -> Iterator[Server]:
     """
     (port,) = unused_ports(1)
     settings = f"stomp.listeners.tcp.1 = 127.0.0.1:{port}\n"
-    with rabbitmq(["rabbitmq_stomp"], settings, flags="") as _:
+    with rabbitmq(["rabbitmq_stomp"], settings, flags=""):
         yield Server("RabbitMQ", port, None)

@@ -209,8 +209,8 @@ def test_stomp_py_reads_what_we_deliver(
     headers.pop("message-id", None)
     items = tuple(headers.items())
     head = MessageHead(V12, items[:split], items[split:])
-    ids = [escaped(each, V12) for each in (subscription, ack, message_id)]
-    raw = head.write(*ids, body)
+    ids = escaped(subscription, V12), escaped(ack, V12), escaped(message_id, V12)
+    raw = head.write(ids[0], ids[1], ids[2], body)
     assert raw.endswith(b"\0")
     frame = stomp.utils.parse_frame(raw[:-1])
     acks = {"ack": ack} if ack else {}

@@ -42,7 +42,7 @@ class _Client(DeliveringConnection):
     def __init__(self, outbox: Outbox) -> None:
         self.network = _Network()
         self.connection: Any = self.network
-        self._outbox: Any = outbox
+        object.__setattr__(self, "_outbox", outbox)
         self._pending, self._pending_bytes = [], 0
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
