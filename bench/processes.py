@@ -52,6 +52,23 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def rss_bytes(pid: int) -> int:
+    """Return the resident memory of a process now (VmRSS of /proc)."""
+    return _status_bytes(pid, "VmRSS:")
+
+
+def rss_peak_bytes(pid: int) -> int:
+    """Return the highest resident memory of a process so far (VmHWM of /proc)."""
+    return _status_bytes(pid, "VmHWM:")
+
+
+def _status_bytes(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise BrokerNotReadyError(f"/proc/{pid}/status has no {field}")
+
+
 class BrokerProcess:
     """One broker as a child process; it can be killed and started again on the same data."""
 
@@ -127,18 +144,12 @@ class BrokerProcess:
             process.wait(STOP_TIMEOUT_S)
 
     def rss_bytes(self) -> int:
-        """Return the resident memory of the process now (VmRSS of /proc)."""
-        return self._status_bytes("VmRSS:")
+        """Return the resident memory of the process now."""
+        return rss_bytes(self.pid)
 
     def rss_peak_bytes(self) -> int:
-        """Return the highest resident memory of the process so far (VmHWM of /proc)."""
-        return self._status_bytes("VmHWM:")
-
-    def _status_bytes(self, field: str) -> int:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(field):
-                return int(line.split()[1]) * 1024
-        raise BrokerNotReadyError(f"/proc/{self.pid}/status has no {field}")
+        """Return the highest resident memory of the process so far."""
+        return rss_peak_bytes(self.pid)
 
     def cpu_seconds(self) -> float:
         """Return the processor time that the process has used since its start."""

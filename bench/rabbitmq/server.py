@@ -8,7 +8,6 @@ name and a folder of its own, and its own port mapper. Both are ended by their p
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,9 +16,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from bench.maven import PeerUnavailableError, cache_directory
+from bench.debian import fetch_packages
+from bench.maven import PeerUnavailableError
 from kafkaesque.cli.broker_ports import unused_ports
 
 START_S: Final = 90.0
@@ -46,36 +46,12 @@ log.file.level = error
 """
 #: One scheduler: the peer is asked one thing at a time.
 _FLAGS: Final = "+S 1:1 +sbwt none"
+_ON_LOOPBACK: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
 
 
 def fetch() -> Path:
     """Return the folder with RabbitMQ and Erlang, fetched unless it is there already."""
-    target = cache_directory() / "rabbitmq"
-    if target.is_dir():
-        return target
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise PeerUnavailableError("RabbitMQ is left out: it is fetched with Debian's apt-get")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Fetched aside and moved at the end, so that a broken fetch is never taken for a whole one.
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        done = subprocess.run(
-            ["apt-get", "download", "-q", *PACKAGES],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise PeerUnavailableError(
-                f"RabbitMQ is left out: {done.stderr.strip()[-300:]} (apt-get update helps if "
-                "there are no lists)"
-            )
-        tree = Path(work) / "tree"
-        for package in sorted(Path(work).glob("*.deb")):
-            subprocess.run(["dpkg", "-x", str(package), str(tree)], check=True)
-        _relocate(tree, target)
-        tree.rename(target)
-    return target
+    return fetch_packages("rabbitmq", PACKAGES, "RabbitMQ", _relocate)
 
 
 def _relocate(tree: Path, target: Path) -> None:
@@ -95,6 +71,14 @@ def _home(tree: Path) -> Path:
     return next((tree / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
 
 
+class Node(NamedTuple):
+    """A RabbitMQ that runs."""
+
+    port: int
+    #: Of Erlang's machine, which does all the work.
+    pid: int
+
+
 @contextmanager
 def rabbitmq(plugins: Sequence[str] = (), settings: str = "", flags: str = _FLAGS) -> Iterator[int]:
     """Run RabbitMQ with these plugins and lines of its configuration; yield its port.
@@ -102,14 +86,29 @@ def rabbitmq(plugins: Sequence[str] = (), settings: str = "", flags: str = _FLAG
     Raises:
         PeerUnavailableError: it cannot be fetched, or does not start.
     """
+    with running(flags, config=settings, plugins=plugins) as node:
+        yield node.port
+
+
+@contextmanager
+def running(
+    flags: str = "", parent: Path | None = None, config: str = "", plugins: Sequence[str] = ()
+) -> Iterator[Node]:
+    """Run RabbitMQ with these flags of Erlang's machine, and its data below `parent`.
+
+    `config` is added to its configuration.
+
+    Raises:
+        PeerUnavailableError: it cannot be fetched, or does not start.
+    """
     tree = fetch()
     port, mapper_port, node_port = unused_ports(3)
-    with tempfile.TemporaryDirectory(prefix="rabbitmq-") as name:
+    with tempfile.TemporaryDirectory(prefix="rabbitmq-", dir=parent) as name:
         folder = Path(name)
-        config, enabled = folder / "rabbitmq.conf", folder / "plugins"
-        config.write_text(_CONFIG.format(port=port) + settings)
-        enabled.write_text(f"[{','.join(plugins)}].")
-        environment = _environment(tree, folder, port, mapper_port, node_port, flags)
+        (folder / "rabbitmq.conf").write_text(_CONFIG.format(port=port) + config)
+        (folder / "plugins").write_text(f"[{','.join(plugins)}].")
+        environment = _environment(tree, folder, port, mapper_port, node_port)
+        environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] = f"{flags} {_ON_LOOPBACK}"
         erlang = tree / "usr/lib/erlang"
         mapper = subprocess.Popen(
             [next(erlang.glob("erts-*")) / "bin/epmd", "-address", "127.0.0.1"], env=environment
@@ -126,7 +125,7 @@ def rabbitmq(plugins: Sequence[str] = (), settings: str = "", flags: str = _FLAG
         )
         try:
             _await_port(node, port, folder)
-            yield port
+            yield Node(port, int((folder / "pid").read_text()))
         finally:
             _end(node)
             mapper.terminate()
@@ -135,7 +134,7 @@ def rabbitmq(plugins: Sequence[str] = (), settings: str = "", flags: str = _FLAG
 
 
 def _environment(
-    tree: Path, folder: Path, port: int, mapper_port: int, node_port: int, flags: str
+    tree: Path, folder: Path, port: int, mapper_port: int, node_port: int
 ) -> dict[str, str]:
     return {
         "PATH": f"{tree}/usr/lib/erlang/bin:{os.environ.get('PATH', '/usr/bin:/bin')}",
@@ -153,9 +152,6 @@ def _environment(
         "RABBITMQ_MNESIA_BASE": str(folder / "data"),
         "RABBITMQ_LOG_BASE": str(folder / "logs"),
         "RABBITMQ_PID_FILE": str(folder / "pid"),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
-            f"{flags} -kernel inet_dist_use_interface {{127,0,0,1}}"
-        ),
     }
 
 
