@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.doors.queues import Queues
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.frames import METHOD, write_frame
+from kafkaesque.protocols.amqp.method_codec import write_method
 from kafkaesque.protocols.amqp.properties import Properties
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
@@ -180,6 +184,30 @@ def test_many_are_acknowledged_up_to_a_tag_that_is_known(client: AmqpClient) -> 
         client.get(name)
     client.send(1, m.BasicAck(delivery_tag=3, multiple=True))
     client.fails_channel(406, "unknown delivery tag 3")
+
+
+def test_what_is_acknowledged_together_is_one_request_and_comes_before_the_next(
+    client: AmqpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = filled(client, 5)
+    consume(client, name)
+    assert tags(client, 5) == [1, 2, 3, 4, 5]
+    asked: list[str] = []
+
+    def ask(door: Queues, request: AnyQueueRequest, *more: Any) -> None:
+        asked.append(type(request).__name__)
+        send_on(door, request, *more)
+
+    send_on = Queues.ask
+    monkeypatch.setattr(Queues, "ask", ask)
+    methods = [m.BasicAck(delivery_tag=tag) for tag in (1, 2, 3, 4, 5)]
+    methods.append(m.BasicGet(queue=name))
+    client.write(b"".join(write_frame(METHOD, 1, write_method(each)) for each in methods))
+    client.expect(m.BasicGetEmpty)
+    assert [each for each in asked if each.startswith(("Settle", "Take"))] == [
+        "SettleMessages",
+        "TakeMessages",
+    ]
 
 
 def test_a_tag_is_acknowledged_once(client: AmqpClient) -> None:

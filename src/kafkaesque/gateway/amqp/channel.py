@@ -56,7 +56,7 @@ class Channel(ChannelPort):
     def __init__(self, connection: AmqpLink, number: int) -> None:
         super().__init__(connection, number)
         self._line: Final = EventLine[Event](
-            connection, self._carry_out, self._on_mistake, self.flush
+            connection, self._carry_out, self._on_mistake, self._on_turn
         )
         #: By a mistake of the client's: what comes behind it is dropped.
         self._has_failed = False
@@ -96,9 +96,15 @@ class Channel(ChannelPort):
         elif isinstance(mistake, RequestRefused | ConfigError):
             self.fail(error_of(mistake, method or m.BasicPublish()))
 
+    def _on_turn(self) -> None:
+        """Nothing more can be carried out; more of what has come together may follow."""
+        if not self.connection.is_receiving:
+            self.flush()
+
     def _carry_out(self, event: Event) -> None:
         match event:
             case Finish():
+                self._settling.flush()
                 self.when_published(event.on_done)
             case _ if self._has_failed:
                 pass
@@ -112,6 +118,8 @@ class Channel(ChannelPort):
             case ChannelFailed():
                 self.fail(event.error)
             case MethodReceived():
+                # It may ask for what was acknowledged before it.
+                self._settling.flush()
                 self._carry_out_method(event.method)
             case _:
                 raise InvariantBroken(f"{type(event).__name__} on a channel")

@@ -67,10 +67,10 @@ class AmqpConnection(AmqpLink):
 
     def receive(self, data: bytearray | memoryview | bytes = b"") -> None:
         """Take what has come, and what has waited until it was our turn."""
-        if self._is_receiving:
+        if self.is_receiving:
             # What is sent on the way lets the codec go on: the loop below looks again.
             return
-        self._is_receiving = True
+        self.is_receiving = True
         try:
             events = self.codec.receive(data)
             while events and not self.is_over:
@@ -78,7 +78,7 @@ class AmqpConnection(AmqpLink):
                     self._take(event)
                 events = self.codec.receive(b"")
         finally:
-            self._is_receiving = False
+            self.is_receiving = False
         for channel in list(self._channels.values()):
             channel.flush()
         self.maybe_block()

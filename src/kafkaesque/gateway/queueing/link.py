@@ -24,11 +24,11 @@ class QueueingLink(ClientConnection):
 
     __slots__ = (
         "_blocked",
-        "_is_receiving",
         "desk",
         "exclusive",
         "has_written",
         "is_over",
+        "is_receiving",
         "owner",
         "user",
         "vhost",
@@ -53,7 +53,8 @@ class QueueingLink(ClientConnection):
         #: Since this was set to False.
         self.has_written = False
         self._blocked = False
-        self._is_receiving = False
+        #: Whether more of what has come together may follow.
+        self.is_receiving = False
 
     @property
     def is_slow(self) -> bool:
@@ -76,7 +77,7 @@ class QueueingLink(ClientConnection):
         """Count what waits; negative: it has been done."""
         self.waiting += count
         self.waiting_bytes += size
-        if count < 0 and not self._is_receiving:
+        if count < 0 and not self.is_receiving:
             self.maybe_resume()
 
     def is_full(self) -> bool:

@@ -107,12 +107,12 @@ class StompConnection(StompLink):
 
     def _receive(self, data: bytearray | memoryview | bytes) -> None:
         """Take what has come, and what has waited until the client was let in."""
-        self._is_receiving = True
+        self.is_receiving = True
         try:
             for event in self.codec.receive(data, self.shared.clock.now_ms()):
                 self._take(event)
         finally:
-            self._is_receiving = False
+            self.is_receiving = False
         self._on_turn()
         self.maybe_block()
         self.maybe_pause()
