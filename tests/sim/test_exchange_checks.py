@@ -15,6 +15,7 @@ from kafkaesque.gateway.amqp.publishing import Publishing
 from kafkaesque.gateway.queueing.publisher import Publisher
 from kafkaesque.gateway.queueing.settlements import Settlements
 from kafkaesque.protocols.amqp.events import Published
+from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.sim.options import SimOptions, with_faults
 from kafkaesque.sim.runner import run_seed
@@ -66,13 +67,14 @@ def test_a_confirm_before_all_queues_have_it_loses_a_message(
         event: Published,
         outgoing: Outgoing,
         routed: RoutedMessage,
+        route: Route,
         on_outcome: Any,
         **more: Any,
     ) -> None:
         if is_due():
             on_outcome(None)
         else:
-            send(self, event, outgoing, routed, on_outcome, **more)
+            send(self, event, outgoing, routed, route, on_outcome, **more)
 
     monkeypatch.setattr(Publisher, "_send", forget)
     find("lost")

@@ -198,10 +198,14 @@ class Exchanges:
             except RequestRefused as refusal:
                 counting.settle(number, refusal)
                 continue
-            self._send(vhost, route, each, counting.taker(number))
+            self.send(vhost, route, each, counting.taker(number))
         counting.begin()
 
-    def _send(self, vhost: str, route: Route, publication: Publication, on_kept: OnKept) -> None:
+    def send(self, vhost: str, route: Route, publication: Publication, on_kept: OnKept) -> None:
+        """Publish one message by the route that `route` has found in this turn; see `publish`.
+
+        `on_kept` may be called at once.
+        """
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
         topics = [each for each in enumerate(route.topics) if each[1] != publication.stored_in]

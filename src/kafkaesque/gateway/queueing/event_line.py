@@ -60,11 +60,23 @@ class EventLine(Generic[EventT]):
 
     def push(self, event: EventT, size: int = 0) -> None:
         """Carry out an event after those before it; its message has `size` bytes."""
-        self._waiting.append((event, size))
         self.arrived += 1
-        self._link.add_waiting(1, size)
-        if not self._is_busy:
-            self._run()
+        if self._waiting or self._is_busy or self._is_running:
+            self._waiting.append((event, size))
+            self._link.add_waiting(1, size)
+            return
+        # Nearly always nothing is before it: it does not go through the line.
+        self._is_running = True
+        self._begin(event)
+        self._is_running = False
+        self._run()
+
+    def _begin(self, event: EventT) -> None:
+        self.carried += 1
+        try:
+            self._carry_out(event)
+        except self.mistakes as mistake:
+            self._on_mistake(mistake)
 
     def begin(self) -> None:
         """What is carried out has to wait for an answer."""
@@ -95,11 +107,7 @@ class EventLine(Generic[EventT]):
         self._is_running = True
         while self._waiting and not self._is_busy:
             event, size = self._waiting.popleft()
-            self.carried += 1
             self._link.add_waiting(-1, -size)
-            try:
-                self._carry_out(event)
-            except self.mistakes as mistake:
-                self._on_mistake(mistake)
+            self._begin(event)
         self._is_running = False
         self._on_turn()

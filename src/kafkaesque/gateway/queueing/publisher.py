@@ -6,7 +6,7 @@ of all that there is; once for all that has come until then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafkaesque.broker.doors.exchanges import Publication
@@ -20,8 +20,6 @@ from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.routing.exchanges.errors import NoSuchExchange
 from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.message import RoutedMessage
-
-PUT_TIMEOUT_MS: Final = 30_000
 
 #: What becomes of a message: None: all places that it was routed to have committed it.
 OnOutcome = Callable[[RequestRefused | None], None]
@@ -82,7 +80,7 @@ class Publisher:
         on_outcome = on_routed(is_routable)
         if is_routable:
             shows = has_live or bool(route.topics)
-            self._send(event, outgoing, routed, on_outcome, shows_headers=shows)
+            self._send(event, outgoing, routed, route, on_outcome, shows_headers=shows)
         else:
             on_outcome(None)
 
@@ -127,6 +125,7 @@ class Publisher:
         event: Published,
         outgoing: Outgoing,
         routed: RoutedMessage,
+        route: Route,
         on_outcome: OnOutcome,
         *,
         shows_headers: bool,
@@ -138,19 +137,16 @@ class Publisher:
         self._under_way += 1
         link.add_waiting(1, size)
 
-        def on_published(outcomes: Sequence[int | RequestRefused]) -> None:
+        def on_kept(outcome: int | RequestRefused) -> None:
             self._under_way -= 1
             link.add_waiting(-1, -size)
-            (outcome,) = outcomes
             on_outcome(outcome if isinstance(outcome, RequestRefused) else None)
             if not self._under_way:
                 waiting, self._idle = self._idle, []
                 for each in waiting:
                     each()
 
-        link.desk.doors.exchanges.publish(
-            link.vhost, event.exchange, [publication], PUT_TIMEOUT_MS, on_published
-        )
+        link.desk.doors.exchanges.send(link.vhost, route, publication, on_kept)
 
     def when_idle(self, on_done: Callable[[], None]) -> None:
         """Call when nothing is on its way."""
