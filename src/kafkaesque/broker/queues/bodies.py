@@ -209,9 +209,7 @@ def _decode(data: bytes, header: BatchHeader) -> dict[int, Record]:
 
 def size_of(record: Record) -> int:
     """Return how many bytes a record counts for."""
-    return (
-        len(record.key or b"")
-        + len(record.value or b"")
-        + sum(len(name) + len(value or b"") for name, value in record.headers)
-        + 32
-    )
+    size = len(record.key or b"") + len(record.value or b"") + 32
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size

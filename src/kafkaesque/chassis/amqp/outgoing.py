@@ -55,7 +55,9 @@ class Outgoing(NamedTuple):
     def message(self, event: Published) -> NewMessage:
         """Return the message as its queues are to keep it."""
         stored = write_stored(event.exchange, event.routing_key, self.raw)
-        priority = 0 if self.properties is None else self.properties.priority or 0
+        if self.properties is None:
+            return NewMessage(event.body, None, ((STORED_AMQP, stored),))
+        priority = self.properties.priority or 0
         return NewMessage(
             event.body,
             None,
