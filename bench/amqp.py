@@ -26,7 +26,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -92,7 +92,7 @@ def measure(side: Side, client: Client, shape: Shape, seconds: float) -> Measure
 
 
 #: What is printed: title, its value, and whether more is better.
-LINES: Final = (
+LINES: Final[Sequence[tuple[str, Callable[[Measured], float], bool]]] = (
     ("confirmed/s", lambda each: each.figures.confirmed, True),
     ("received/s", lambda each: each.figures.received, True),
     ("confirm p50 ms", lambda each: each.figures.confirm_p50, False),

@@ -200,7 +200,7 @@ def test_what_is_acknowledged_together_is_one_request_and_comes_before_the_next(
 
     send_on = Queues.ask
     monkeypatch.setattr(Queues, "ask", ask)
-    methods = [m.BasicAck(delivery_tag=tag) for tag in (1, 2, 3, 4, 5)]
+    methods: list[m.Method] = [m.BasicAck(delivery_tag=tag) for tag in (1, 2, 3, 4, 5)]
     methods.append(m.BasicGet(queue=name))
     client.write(b"".join(write_frame(METHOD, 1, write_method(each)) for each in methods))
     client.expect(m.BasicGetEmpty)
