@@ -1,4 +1,4 @@
-"""A binding that is answered is one by which all living brokers route."""
+"""What is answered of bindings and transformations holds at all living brokers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import pytest
 
 from kafkaesque.broker.controller.metadata_everywhere import MetadataEverywhere, OnEverywhere
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
-from kafkaesque.broker.requests.exchange_commands import BindDestination
+from kafkaesque.broker.requests.exchange_commands import BindDestination, PutTransformation
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.message import RoutedMessage
+from kafkaesque.routing.transformations.rules import Rule, Set
 from tests.sim.queue_scenario import QUEUE, TIMEOUT_MS, QueueScenario
 
 
@@ -35,6 +36,16 @@ class _Binding(QueueScenario):
         )
         self.broker(broker).doors.exchanges.submit(command, TIMEOUT_MS, done.append)
         return done
+
+    def transform(self, rule: Rule, broker: str) -> list[object]:
+        done: list[object] = []
+        command = PutTransformation(vhost=DEFAULT_VHOST, name="t", rule=rule)
+        self.broker(broker).doors.exchanges.submit(command, TIMEOUT_MS, done.append)
+        return done
+
+    def rule(self, broker: str) -> Rule:
+        vhost = self.broker(broker).doors.exchanges.vhost(DEFAULT_VHOST)
+        return vhost.transformations["t"].rule
 
     def routes(self, broker: str, key: str) -> bool:
         door = self.broker(broker).doors.exchanges
@@ -62,6 +73,18 @@ def _bind_many(scenario: _Binding) -> None:
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_what_is_bound_is_bound_at_every_living_broker(seed: int) -> None:
     _bind_many(_Binding(seed))
+
+
+def test_a_transformation_that_is_answered_holds_at_every_broker() -> None:
+    scenario = _Binding(1)
+    controller, first, slow = scenario.others()
+    scenario.world.wire.link(controller, slow).loss = 0.3
+    for number in range(10):
+        rule = Rule(steps=(Set(at="headers.version", value=number),))
+        done = scenario.transform(rule, first)
+        scenario.loop.run_until(lambda: done != [], 4 * TIMEOUT_MS)  # noqa: B023
+        assert not isinstance(done[0], RequestRefused), done
+        assert [scenario.rule(each) for each in scenario.running()] == [rule] * 3
 
 
 def test_that_nobody_is_waited_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

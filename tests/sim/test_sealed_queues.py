@@ -6,15 +6,20 @@ from collections.abc import Sequence
 import pytest
 
 from kafkaesque.access.sealed import topic_key_name
+from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.access_commands import RemoveKey
 from kafkaesque.broker.requests.commands import Done
+from kafkaesque.broker.requests.exchange_commands import BindDestination, PutTransformation
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import InvalidConfig, InvalidRequest
 from kafkaesque.model.sealed_batch import BatchSealer
+from kafkaesque.routing.exchanges.records import Destination
+from kafkaesque.routing.message import RoutedMessage
+from kafkaesque.routing.transformations.rules import Cast, Kind, Rule
 from kafkaesque.sim.disk import SimFile
 from kafkaesque.sim.options import SimOptions, with_faults
 from kafkaesque.sim.queues.specs import FAMILIES
@@ -201,6 +206,39 @@ def test_dead_letters_never_go_where_they_would_be_in_the_clear(
     queues.loop.run_for(3_000)
     assert queues.counts("work").parked == 1
     assert queues.take(name="dead") == []
+    assert not writes.readable
+
+
+@pytest.mark.parametrize("failed", [{}, SEALED])
+def test_what_a_transformation_fails_on_never_comes_to_be_in_the_clear(
+    monkeypatch: pytest.MonkeyPatch, failed: dict[str, str]
+) -> None:
+    writes = Writes(monkeypatch)
+    queues = SealedScenario(7)
+    queues.create("failed", failed)
+    queues.create("target", SEALED)
+    queues.create("work", {**SEALED, "dead.letter.exchange": "amq.fanout", "delivery.limit": "1"})
+    rule = Rule(steps=(Cast(at="$.a", to=Kind.NUMBER),), failures="failed")
+    queues.submit(PutTransformation(vhost=DEFAULT_VHOST, name="t", rule=rule))
+    arguments: dict[str, object] = {"x-transformation": "t"}
+    to = Destination("target")
+    queues.submit(
+        BindDestination(
+            vhost=DEFAULT_VHOST, source="amq.fanout", destination=to, arguments=arguments
+        )
+    )
+    done: list[object] = []
+    publication = Publication(RoutedMessage(body=SECRET), NewMessage(SECRET))
+    door = queues.any().doors.exchanges
+    door.publish(DEFAULT_VHOST, "amq.fanout", [publication], 10_000, done.extend)
+    queues.loop.run_until(lambda: done != [], 20_000)
+    assert done == [1] if failed else isinstance(done[0], InvalidRequest), done
+    # Dead letters as well: without a way they stay where they are.
+    queues.put(SECRET, name="work")
+    queues.fail(*queues.take(name="work"), name="work")
+    queues.loop.run_for(3_000)
+    assert queues.counts("work").parked == (0 if failed else 1)
+    assert len(queues.take(9, name="failed")) == (2 if failed else 0)
     assert not writes.readable
 
 

@@ -757,6 +757,11 @@ export interface RouteView {
   delay_ms: number;
 }
 
+/** A rule in JSON: its steps, and `when` and `failures` if it has them. */
+export interface RuleBody {
+  rule: string;
+}
+
 /** What was done, or would be, and what there is now that the rules are for. */
 export interface RuleChange {
   as_of: number;
@@ -1050,6 +1055,32 @@ export interface TransactionList {
   total: number;
   next: string | null;
   items: Transaction[];
+}
+
+/** Transformations. */
+export interface TransformationList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: TransformationRow[];
+}
+
+/** A transformation. */
+export interface TransformationRow {
+  vhost: string;
+  name: string;
+  rule: string;
+  bindings: number;
+}
+
+/** One transformation. */
+export interface TransformationView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  transformation: TransformationRow;
 }
 
 /** What is to change of a user; null stays. */

@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "route": "Names of MQTT, NATS and STOMP to topics: create, test.",
     "vhost": "Virtual hosts: create, list, delete.",
     "definitions": "What RabbitMQ calls definitions: export, import.",
+    "transformation": "Rules that change messages on their way: test, create.",
     "policy": "Settings of queues and exchanges by name: create, list.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "connection": "Clients' connections, of all protocols: list, close.",

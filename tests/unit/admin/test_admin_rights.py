@@ -26,6 +26,7 @@ _O, _T = Operation, ResourceType
 READER = "reader"
 VALUE = {"value": "hello"}
 RULE = {"principal": "User:a", "operations": ["read"], "resource_type": "topic", "name": "t"}
+TRANSFORMATION = {"rule": '{"steps": [{"do": "drop", "at": "headers.a"}]}'}
 BINDING = {"to": "queue", "destination": "mails"}
 SEARCH = {"topic": "orders-eu", "filter": {}}
 
@@ -105,6 +106,19 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         "/exchanges/logs?dry_run=true",
         None,
         (_O.DELETE, _T.EXCHANGE, "logs"),
+    ),
+    "showTransformation": ("GET", "/transformations/v2", None, (_O.DESCRIBE, _T.VHOST, "/")),
+    "putTransformation": (
+        "PUT",
+        "/transformations/v2?dry_run=true",
+        TRANSFORMATION,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "deleteTransformation": (
+        "DELETE",
+        "/transformations/v2?dry_run=true",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
     ),
     "routeMessage": ("POST", "/exchanges/logs/route", {}, (_O.DESCRIBE, _T.EXCHANGE, "logs")),
     "bind": ("POST", "/exchanges/logs/bind?dry_run=true", BINDING, (_O.READ, _T.EXCHANGE, "logs")),
@@ -247,6 +261,7 @@ WITHOUT_NEEDS = {
     "listVhosts",
     "listSubjects",
     "listExchanges",
+    "listTransformations",
     "listGroups",
     "listTransactions",
     "whyProducer",
@@ -271,6 +286,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCluster]:
     body = {"name": "logs", "type": "topic"}
     told = made.ask("POST", "/api/v1/exchanges", body=body, token=made.token("root"))
     assert told.status == 201, told
+    path = "/api/v1/transformations/v2"
+    told = made.ask("PUT", path, body=TRANSFORMATION, token=made.token("root"))
+    assert told.status == 200, told
     _commit(made, "team", "orders-eu", "salaries")
     _commit(made, "others", "salaries")
     yield made

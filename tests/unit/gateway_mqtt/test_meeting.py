@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.requests.exchange_commands import PutTransformation
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties as AmqpProperties
+from kafkaesque.protocols.amqp.wire import Table
 from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.routing.live_message import LiveMessage
 from kafkaesque.routing.names import MQTT
+from kafkaesque.routing.transformations.rules import read_rule
 from tests.unit.gateway_amqp.kit import AmqpClient
 from tests.unit.gateway_mqtt.kit import Ground, new_name
 
@@ -67,6 +71,34 @@ def test_what_mqtt_publishes_reaches_queues_of_amqp(ground: Ground, amqp: AmqpCl
     assert properties.reply_to == "answers.here"
     assert properties.headers == {"unit": "C"}
     assert 50_000 < int(properties.expiration or 0) <= 60_000
+
+
+def test_a_binding_changes_what_mqtt_publishes_and_subscribers_get_it_as_it_was(
+    ground: Ground, amqp: AmqpClient
+) -> None:
+    root, queue = new_name("root"), amqp.queue()
+    rule = read_rule(
+        b'{"steps": [{"do": "rename", "at": "$.t", "to": "$.celsius"},'
+        b'{"do": "template", "at": "headers.unit", "text": "{properties.content_type} {unit}"}]}'
+    )
+    command = PutTransformation(vhost="/", name=root, rule=rule)
+    done: list[object] = []
+    broker = ground.cluster.brokers[ground.cluster.names[0]]
+    broker.doors.exchanges.submit(command, 10_000, done.append)
+    ground.loop.run_until(lambda: bool(done), 10_000)
+    assert not isinstance(done[0], RequestRefused), done
+    said: Table = {"x-transformation": root}
+    bind = m.QueueBind(queue=queue, exchange="amq.topic", routing_key=f"{root}.#", arguments=said)
+    amqp.call(bind, m.QueueBindOk)
+    client = ground.client(new_name())
+    client.subscribe(f"{root}/#")
+    properties = Properties(content_type="text/plain", user_properties=(("unit", "C"),))
+    client.publish(f"{root}/a", b'{"t": 21}', properties=properties)
+    _, kept, body = amqp.get(queue)
+    assert (body, kept.content_type) == (b'{"celsius":21}', "text/plain")
+    assert kept.headers == {"unit": "text/plain C"}
+    live = client.message()
+    assert (live.payload, live.properties.user_properties) == (b'{"t": 21}', (("unit", "C"),))
 
 
 @pytest.mark.parametrize("is_kept", [False, True])

@@ -29,7 +29,7 @@ BODY: dict[str, object] = {
 
 
 def rule(*steps: Mapping[str, object], when: str | None = None) -> Rule:
-    raw = {"name": "r", "steps": list(steps)} | ({"when": when} if when else {})
+    raw = {"steps": list(steps)} | ({"when": when} if when else {})
     return read_rule(json.dumps(raw).encode())
 
 

@@ -48,6 +48,7 @@ from kafkaesque.admin.api.schemas import SchemaPages, schema_routes
 from kafkaesque.admin.api.searching import SearchPages
 from kafkaesque.admin.api.sessions import SessionPages
 from kafkaesque.admin.api.topics import TopicPages
+from kafkaesque.admin.api.transformations import TransformationPages, transformation_routes
 from kafkaesque.admin.api.why import WhyPages
 from kafkaesque.admin.series import Sampler
 from kafkaesque.admin.visitors import Visitors
@@ -115,6 +116,7 @@ def make_routes(
         *message_routes(MessagePages(context, topics), changes, searches),
         *queue_routes(queues, QueueChangePages(context, queues)),
         *exchange_routes(ExchangePages(context)),
+        *transformation_routes(TransformationPages(context)),
         *key_routes(KeyPages(context, topics, queues)),
         *group_routes(GroupPages(context)),
         *group_change_routes(GroupChangePages(context)),

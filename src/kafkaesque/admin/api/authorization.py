@@ -227,6 +227,16 @@ ROWS: Final[Mapping[str, Row]] = {
     # And Write on what they lead to.
     "bind": _exchange(_O.READ),
     "unbind": _exchange(_O.READ),
+    "listTransformations": _FILTERED,
+    "showTransformation": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.VHOST,
+        name=lambda call: str(call.query.vhost),
+        or_cluster=True,
+    ),
+    # They reach all messages of bindings that name them.
+    "putTransformation": Row(operation=_O.ALTER),
+    "deleteTransformation": Row(operation=_O.ALTER),
     "listSubjects": _FILTERED,
     "showSubject": Row(
         operation=_O.DESCRIBE,

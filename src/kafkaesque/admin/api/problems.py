@@ -21,6 +21,8 @@ _STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
     (routing.NoSuchExchange, 404),
     (routing.NoSuchQueue, 404),
     (routing.NoSuchTopic, 404),
+    (routing.NoSuchTransformation, 404),
+    (routing.TransformationInUse, 409),
     (routing.ExchangeReserved, 403),
     (routing.InequivalentExchange, 409),
     (routing.ExchangeInUse, 409),

@@ -24,6 +24,7 @@ from kafkaesque.broker.requests.exchange_commands import (
     DeclareExchange,
     ExchangeCommand,
     PutPolicy,
+    PutTransformation,
 )
 from kafkaesque.broker.requests.queue_commands import ClientQueueCommand, CreateQueue
 from kafkaesque.model.errors import RequestRefused
@@ -47,6 +48,8 @@ KINDS: Final[tuple[type[Command], ...]] = (
     DeclareExchange,
     CreateTopic,
     CreateQueue,
+    # Their queues for failures have to be there.
+    PutTransformation,
     BindDestination,
 )
 NODE_PREFIX: Final = "kafkaesque@"

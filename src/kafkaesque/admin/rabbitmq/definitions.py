@@ -42,6 +42,7 @@ from kafkaesque.broker.requests.exchange_commands import (
     CreateVhost,
     DeclareExchange,
     PutPolicy,
+    PutTransformation,
 )
 from kafkaesque.chassis.amqp.arguments import arguments_of, declaration_of
 from kafkaesque.chassis.meanings import plain_arguments
@@ -52,8 +53,11 @@ from kafkaesque.routing.exchanges.topology import (
     PREDECLARED,
     Vhost,
 )
+from kafkaesque.routing.transformations.rules import Rule
 
 OPERATOR_POLICY: Final = "operator_policy"
+#: RabbitMQ has no such component.
+TRANSFORMATION: Final = "transformation"
 _KINDS: Final = ("queue", "exchange", "topic")
 Scope = str | msgspec.UnsetType
 
@@ -211,6 +215,8 @@ class DefinitionPages:
             if each.component == OPERATOR_POLICY:
                 body = _operator_policy(each)
                 commands.append(_put(vhost_of(each.vhost), each.name, body, is_operator=True))
+            elif each.component == TRANSFORMATION:
+                commands.append(_transformation(vhost_of(each.vhost), each))
         for exchange in wanted.exchanges:
             commands += _exchange(vhost_of(exchange.vhost), exchange)
         for queue in wanted.queues:
@@ -244,6 +250,10 @@ def _parameters(vhost: Vhost, scope: Scope) -> Iterator[DefinedParameter]:
             yield DefinedParameter(
                 component=OPERATOR_POLICY, vhost=scope, name=each.name, value=value
             )
+    for name, made in sorted(vhost.transformations.items()):
+        yield DefinedParameter(
+            component=TRANSFORMATION, vhost=scope, name=name, value=msgspec.to_builtins(made.rule)
+        )
 
 
 def _policies(vhost: Vhost, scope: Scope) -> Iterator[DefinedPolicy]:
@@ -322,6 +332,14 @@ def _operator_policy(parameter: DefinedParameter) -> NewPolicy:
         return msgspec.convert(parameter.value, NewPolicy)
     except msgspec.ValidationError as error:
         raise ApiRefused(400, f"operator policy {parameter.name!r}: {error}") from None
+
+
+def _transformation(vhost: str, parameter: DefinedParameter) -> PutTransformation:
+    try:
+        rule = msgspec.convert(parameter.value, Rule)
+    except msgspec.ValidationError as error:
+        raise ApiRefused(400, f"transformation {parameter.name!r}: {error}") from None
+    return PutTransformation(vhost=vhost, name=parameter.name, rule=rule)
 
 
 def _exchange(vhost: str, exchange: DefinedExchange) -> list[DeclareExchange]:

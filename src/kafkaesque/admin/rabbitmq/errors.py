@@ -22,6 +22,7 @@ from kafkaesque.routing.exchanges.errors import (
     ExchangeReserved,
     NoSuchExchange,
     NoSuchQueue,
+    NoSuchTransformation,
     NoSuchVhost,
 )
 
@@ -55,6 +56,7 @@ _WORDS: Final = {
 _STATUSES: Final[tuple[tuple[tuple[type[Exception], ...], int], ...]] = (
     ((NotAuthorized, ExchangeReserved, ExchangeInternal), 403),
     ((UnknownQueue, NoSuchVhost, NoSuchExchange, NoSuchQueue, UnknownTopicOrPartition), 404),
+    ((NoSuchTransformation,), 404),
     # As RabbitMQ answers another declaration than the first.
     ((QueueExists,), 400),
     ((LeaderNotAvailable, NotLeader, OverBound, RequestTimedOut), 503),

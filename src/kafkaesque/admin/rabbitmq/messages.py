@@ -106,7 +106,8 @@ class MessagePages:
         outgoing = read_outgoing(event, call.user, self._context.doors.clock.wall_ms())
         _check_publish(call, outgoing.keys)
         message = outgoing.message(event)
-        publication = Publication(outgoing.routed(event), message, shown_headers(message.headers))
+        shown = shown_headers(message.headers)
+        publication = Publication(outgoing.routed(event), message, shown, show=shown_headers)
 
         def on_done(outcomes: Sequence[int | RequestRefused]) -> None:
             (outcome,) = outcomes

@@ -40,6 +40,7 @@ from kafkaesque.broker.requests.exchange_commands import (
     BindDestination,
     CreateVhost,
     DeclareExchange,
+    PutTransformation,
 )
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
@@ -75,6 +76,7 @@ _REPEATABLE = (
     CreateVhost,
     DeclareExchange,
     BindDestination,
+    PutTransformation,
     AskMoves,
     AskMetadataEnd,
     TakeUpMove,

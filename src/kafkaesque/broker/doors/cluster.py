@@ -18,12 +18,12 @@ from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.requests.commands import ControllerCommand, ControllerResult
-from kafkaesque.broker.requests.exchange_commands import BindDestination
+from kafkaesque.broker.requests.exchange_commands import BindDestination, PutTransformation
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId
 
-_HOLDING_EVERYWHERE = (BindDestination, ChangeQueue)
+_HOLDING_EVERYWHERE = (BindDestination, ChangeQueue, PutTransformation)
 
 
 class Cluster:
@@ -125,9 +125,9 @@ class Cluster:
 
         A transient queue is made in this broker's memory.
 
-        A binding, and a change of a queue's options, are answered when all living brokers go by
-        them, this one included: what is published anywhere after that takes the new way. That wait
-        has a bound, and ends without a refusal.
+        A binding, a transformation, and a change of a queue's options are answered when all living
+        brokers go by them, this one included: what is published anywhere after that takes the new
+        way. That wait has a bound, and ends without a refusal.
         """
         if isinstance(command, CreateQueue) and is_transient(command.options):
             # Where its client is connected: that one reads it, and it goes with that one's broker.

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
-from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes
+from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
 from kafkaesque.broker.live.hub import LiveHub
+from kafkaesque.broker.queues.transforming import Place, may_stand_in, places_of
 from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
@@ -52,6 +53,9 @@ class Publication(NamedTuple):
     live: LiveMessage | None = None
     #: A topic that has the message already, and does not get it by a binding; empty: none.
     stored_in: str = ""
+    #: How `topic_headers` are made of the headers of a message that is changed on its way; None:
+    #: they are the same.
+    show: Callable[[Headers], Headers] | None = None
 
 
 class Exchanges:
@@ -206,6 +210,9 @@ class Exchanges:
 
         `on_kept` may be called at once.
         """
+        if route.transformed:
+            self._send_changed(vhost, route, publication, on_kept)
+            return
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
         topics = [each for each in enumerate(route.topics) if each[1] != publication.stored_in]
@@ -222,14 +229,47 @@ class Exchanges:
             for name in route.delayed_queues:
                 self._lanes.to_queue(queues[name].topic_id, later, ticket)
         if topics:
-            headers = publication.topic_headers
-            sent = message if headers is None else message._replace(headers=headers)
-            if sent.key is None and publication.routed.key:
-                sent = sent._replace(key=publication.routed.key.encode(errors="surrogateescape"))
+            sent = _in_topics(publication)
             for number, topic in topics:
-                levels = route.key_levels[number] if route.key_levels else 0
-                chosen_by = None if not levels else _first_levels(publication.routed.key, levels)
+                chosen_by = _chosen_by(route, number, publication)
                 self._lanes.to_topic(topic, sent, ticket, chosen_by)
+
+    def _send_changed(
+        self, vhost: str, route: Route, publication: Publication, on_kept: OnKept
+    ) -> None:
+        """Send a message that transformations change for some places."""
+        message = publication.message
+        try:
+            may = may_stand_in(self._cluster.state, vhost)
+            found = places_of(route, self.vhost(vhost), message, may)
+        except RequestRefused as refusal:
+            on_kept(refusal)
+            return
+        places = [
+            each
+            for each in found
+            if not (each.destination.is_topic and each.destination.name == publication.stored_in)
+        ]
+        if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
+            on_kept = _one_more(on_kept)
+        sent = [_changed(publication, each) for each in places]
+        largest = max(sent, key=size_of, default=message)
+        ticket = self._lanes.open(len(places), largest, on_kept)
+        if ticket is None:
+            return
+        queues = self._cluster.state.queues_by_vhost.get(vhost, {})
+        later_ms = self._clock.wall_ms() + route.delay_ms
+        for changed, place in zip(sent, places, strict=True):
+            name = place.destination.name
+            if place.destination.is_topic:
+                number = route.topics.index(name)
+                chosen_by = _chosen_by(route, number, publication)
+                self._lanes.to_topic(name, changed, ticket, chosen_by)
+            elif place.is_delayed:
+                later = changed._replace(not_before_ms=later_ms)
+                self._lanes.to_queue(queues[name].topic_id, later, ticket)
+            else:
+                self._lanes.to_queue(queues[name].topic_id, changed, ticket)
 
     def _give_to_live(self, publication: Publication) -> bool:
         """Give a message to live subscribers; say whether there may be any."""
@@ -256,6 +296,30 @@ class Exchanges:
         if found is None:
             raise UnknownQueue(f"no queue '{queue}' in vhost '{vhost}'")
         return self._cluster.leaders.leader(found.partitions[0].group) == self._cluster.node
+
+
+def _in_topics(publication: Publication) -> NewMessage:
+    """Return a message as topics get it."""
+    message, headers = publication.message, publication.topic_headers
+    sent = message if headers is None else message._replace(headers=headers)
+    if sent.key is None and publication.routed.key:
+        sent = sent._replace(key=publication.routed.key.encode(errors="surrogateescape"))
+    return sent
+
+
+def _changed(publication: Publication, place: Place) -> NewMessage:
+    """Return a message as a place gets it."""
+    (_, value, headers), show = place.content, publication.show
+    if not place.destination.is_topic:
+        return publication.message._replace(value=value, headers=headers)
+    shown = headers if show is None else show(headers)
+    return _in_topics(publication)._replace(value=value, headers=shown)
+
+
+def _chosen_by(route: Route, number: int, publication: Publication) -> bytes | None:
+    """Return what chooses the partition of a route's topic; None: the record's key."""
+    levels = route.key_levels[number] if route.key_levels else 0
+    return None if not levels else _first_levels(publication.routed.key, levels)
 
 
 def _first_levels(routing_key: str, count: int) -> bytes:

@@ -53,11 +53,14 @@ from kafkaesque.broker.requests.exchange_commands import (
     DeleteExchange,
     DeleteVhost,
     PutPolicy,
+    PutTransformation,
     RemovePolicy,
+    RemoveTransformation,
     UnbindDestination,
 )
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
 from kafkaesque.model.ids import GroupId, TopicId, read_node
+from kafkaesque.routing.transformations.rules import write_rule
 
 
 class Described(NamedTuple):
@@ -199,6 +202,15 @@ def _put_policy(command: PutPolicy, state: ClusterState) -> Described:
 
 def _remove_policy(command: RemovePolicy, state: ClusterState) -> Described:
     return Described("alter", "vhost", command.vhost, {"removed policy": command.name})
+
+
+def _put_transformation(command: PutTransformation, state: ClusterState) -> Described:
+    detail = {"transformation": command.name, "rule": write_rule(command.rule).decode()}
+    return Described("alter", "vhost", command.vhost, detail)
+
+
+def _remove_transformation(command: RemoveTransformation, state: ClusterState) -> Described:
+    return Described("alter", "vhost", command.vhost, {"removed transformation": command.name})
 
 
 def _binding(operation: str) -> Callable[[_AnyBinding, ClusterState], Described]:
@@ -352,6 +364,8 @@ _ROWS: Final[Mapping[type[ClientCommand], _Row]] = {
     DeleteExchange: _delete_exchange,
     PutPolicy: _put_policy,
     RemovePolicy: _remove_policy,
+    PutTransformation: _put_transformation,
+    RemoveTransformation: _remove_transformation,
     BindDestination: _binding("bind"),
     UnbindDestination: _binding("unbind"),
     UseTotpStep: _nothing,

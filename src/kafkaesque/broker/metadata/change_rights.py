@@ -75,7 +75,9 @@ from kafkaesque.broker.requests.exchange_commands import (
     DeleteExchange,
     DeleteVhost,
     PutPolicy,
+    PutTransformation,
     RemovePolicy,
+    RemoveTransformation,
     UnbindDestination,
 )
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
@@ -436,6 +438,8 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     # They reach all that is in a virtual host.
     PutPolicy: _cluster(Operation.ALTER),
     RemovePolicy: _cluster(Operation.ALTER),
+    PutTransformation: _cluster(Operation.ALTER),
+    RemoveTransformation: _cluster(Operation.ALTER),
     # One's own code, which is used up by a log-in.
     UseTotpStep: _nothing,
     OpenSession: _nothing,

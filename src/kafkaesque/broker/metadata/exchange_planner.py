@@ -18,17 +18,20 @@ from kafkaesque.broker.requests.exchange_commands import (
     DeleteVhost,
     ExchangeCommand,
     PutPolicy,
+    PutTransformation,
     RemovePolicy,
+    RemoveTransformation,
     UnbindDestination,
 )
 from kafkaesque.model.errors import InvalidRequest, OverBound
 from kafkaesque.routing.errors import BadName, NotExpressible
-from kafkaesque.routing.exchanges import planner
+from kafkaesque.routing.exchanges import planner, transformation_planner
 from kafkaesque.routing.exchanges.errors import BadArgument, NoSuchVhost
 from kafkaesque.routing.exchanges.records import (
     AnyRoutingRecord,
     Bound,
     ExchangeDeclared,
+    TransformationPut,
     Unbound,
     VhostAdded,
     VhostRemoved,
@@ -53,17 +56,7 @@ def plan_exchanges(
         case DeleteVhost():
             return _plan_vhost_deletion(state, command, wall_ms)
         case DeclareExchange():
-            _check_exchange_name(command.vhost, command.name)
-            wanted = ExchangeDeclared(
-                vhost=command.vhost,
-                name=command.name,
-                type=command.type,
-                is_durable=command.is_durable,
-                is_auto_delete=command.is_auto_delete,
-                is_internal=command.is_internal,
-                arguments=command.arguments,
-            )
-            return _changes(planner.declare_exchange(state.routing, wanted))
+            return _changes(_plan_exchange(state, command))
         case DeleteExchange():
             return _changes(
                 planner.delete_exchange(
@@ -85,6 +78,12 @@ def plan_exchanges(
             return _changes(plan_policy(state, command))
         case RemovePolicy():
             return _changes(plan_policy_removal(state, command))
+        case PutTransformation():
+            return _changes(_plan_transformation(state, command))
+        case RemoveTransformation(vhost=vhost, name=name):
+            return _changes(
+                transformation_planner.remove_transformation(state.routing, vhost, name)
+            )
 
 
 def exchanges_that_end_with_queue(state: ClusterState, queue: QueueName) -> list[AnyMetadataRecord]:
@@ -149,6 +148,20 @@ def _plan_vhost_deletion(
     return records + _changes([VhostRemoved(vhost=command.vhost)])
 
 
+def _plan_exchange(state: ClusterState, command: DeclareExchange) -> list[AnyRoutingRecord]:
+    _check_exchange_name(command.vhost, command.name)
+    wanted = ExchangeDeclared(
+        vhost=command.vhost,
+        name=command.name,
+        type=command.type,
+        is_durable=command.is_durable,
+        is_auto_delete=command.is_auto_delete,
+        is_internal=command.is_internal,
+        arguments=command.arguments,
+    )
+    return planner.declare_exchange(state.routing, wanted)
+
+
 def _plan_binding(state: ClusterState, command: BindDestination) -> list[AnyRoutingRecord]:
     wanted = Bound(
         vhost=command.vhost,
@@ -174,3 +187,14 @@ def _plan_binding(state: ClusterState, command: BindDestination) -> list[AnyRout
         return planner.bind(state.routing, wanted, has_topic=has_topic)
     except (BadName, NotExpressible) as error:
         raise BadArgument(str(error)) from None
+
+
+def _plan_transformation(state: ClusterState, command: PutTransformation) -> list[AnyRoutingRecord]:
+    failures = command.rule.failures
+    queue = state.queues.get(QueueName(command.vhost, failures)) if failures else None
+    if queue is not None and queue.source is not None:
+        raise InvalidRequest(
+            f"queue {queue.queue} takes its messages from a topic, and no failures"
+        )
+    wanted = TransformationPut(vhost=command.vhost, name=command.name, rule=command.rule)
+    return transformation_planner.put_transformation(state.routing, wanted)

@@ -22,21 +22,25 @@ from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
 from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.queues.routed_records import routed_of
+from kafkaesque.broker.queues.transforming import (
+    Content,
+    Place,
+    failure_queues,
+    may_stand_in,
+    places_of,
+)
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId, TopicPartition
-from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.model.murmur2 import partition_for_key
 from kafkaesque.model.records import Record
 from kafkaesque.routing.exchanges.route import Route
-from kafkaesque.routing.exchanges.router import BLIND_CARBON_COPY, CARBON_COPY, Router
-from kafkaesque.routing.message import RoutedMessage
+from kafkaesque.routing.exchanges.router import Router
 
 TIMEOUT_MS: Final = 10_000
-#: The header in which AMQP's gateway keeps a message as it came.
-_STORED_AMQP: Final = "amqp.message"
 
 
 class Letter(NamedTuple):
@@ -59,53 +63,6 @@ class ExchangeWay(NamedTuple):
 MakeBatch = Callable[[Letter, TopicId, int], bytes]
 #: Whether all is committed.
 OnSent = Callable[[bool], None]
-
-
-def routed_of(record: Record, key: str | None) -> RoutedMessage:
-    """Return a queue's message as routing sees it, under another key if one is given."""
-    found = _of_amqp(record)
-    if found is None:
-        headers = {
-            name: None if value is None else value.decode(errors="surrogateescape")
-            for name, value in record.headers
-            if not name.startswith(PREFIX)
-        }
-        own = "" if record.key is None else record.key.decode(errors="surrogateescape")
-        found = RoutedMessage(key=own, headers=headers, body=record.value or b"")
-    if key is None:
-        return found
-    # Copies were meant for the key that the message was published with.
-    kept = {
-        name: value
-        for name, value in found.headers.items()
-        if name not in (CARBON_COPY, BLIND_CARBON_COPY)
-    }
-    return RoutedMessage(key=key, headers=kept, properties=found.properties, body=found.body)
-
-
-def _of_amqp(record: Record) -> RoutedMessage | None:
-    raw = next((value for name, value in record.headers if name == _STORED_AMQP), None)
-    if raw is None:
-        return None
-    # Only queues that clients of AMQP publish to need it.
-    from kafkaesque.protocols.amqp.errors import AmqpError
-    from kafkaesque.protocols.amqp.properties import read_properties
-    from kafkaesque.protocols.amqp.stored_message import read_stored
-
-    stored = read_stored(raw)
-    if stored is None:
-        return None
-    try:
-        said = read_properties(stored.properties)
-    except AmqpError:
-        return None
-    values = {name: getattr(said, name) for name in said.__struct_fields__ if name != "headers"}
-    return RoutedMessage(
-        key=stored.routing_key,
-        headers=said.headers,
-        properties={name: value for name, value in values.items() if value is not None},
-        body=record.value or b"",
-    )
 
 
 class ExchangeMoves:
@@ -147,6 +104,8 @@ class ExchangeMoves:
         router = Router(self._metadata.state.routing)
         try:
             route = router.route_for_broker(vhost, exchange, routed_of(letter.record, key))
+            if route.transformed:
+                self._places(letter, route)
         except RequestRefused:
             return Route(())
         if not self._may_take(route):
@@ -159,7 +118,9 @@ class ExchangeMoves:
         """Tell whether an encrypted queue's message would be in the clear nowhere."""
         state = self._metadata.state
         queues = state.queues_by_vhost.get(self._way.vhost, {})
-        names = (*route.queues, *route.delayed_queues)
+        names = [*route.queues, *route.delayed_queues]
+        if route.transformed:
+            names += failure_queues(route, state.routing.vhost(self._way.vhost))
         takers: list[TopicState | None] = [queues.get(name) for name in names]
         takers += [state.topics.get(name) for name in route.topics]
         return all(each is None or may_go(state, self._source, each) for each in takers)
@@ -172,6 +133,9 @@ class ExchangeMoves:
         """Send a step; `on_sent` may be called at once."""
         route = self._routes[step[0].offset]
         sending = _Sending(on_sent)
+        if route.transformed:
+            self._send_changed(step, now_ms, make, sending)
+            return
         queues = self._metadata.state.queues_by_vhost.get(self._way.vhost, {})
         later_ms = now_ms + route.delay_ms
         ways = [(name, 0) for name in route.queues]
@@ -186,6 +150,44 @@ class ExchangeMoves:
             for letter in step:
                 self._append(name, letter.record, sending)
         sending.settle(is_done=True)
+
+    def _send_changed(
+        self, step: Sequence[Letter], now_ms: int, make: MakeBatch, sending: _Sending
+    ) -> None:
+        """Send a step of letters that transformations change on their way."""
+        route = self._routes[step[0].offset]
+        try:
+            changed = [
+                (letter._replace(record=_with(letter.record, place.content)), place)
+                for letter in step
+                for place in self._places(letter, route)
+            ]
+        except RequestRefused:
+            # They are routed anew, and stay where they are if there is no way.
+            for letter in step:
+                self.forget(letter.offset)
+            sending.settle(is_done=False)
+            return
+        by_queue: dict[tuple[str, bool], list[Letter]] = {}
+        for letter, place in changed:
+            if place.destination.is_topic:
+                self._append(place.destination.name, letter.record, sending)
+            else:
+                way = (place.destination.name, place.is_delayed)
+                by_queue.setdefault(way, []).append(letter)
+        queues = self._metadata.state.queues_by_vhost.get(self._way.vhost, {})
+        for (name, is_delayed), letters in by_queue.items():
+            if name in queues:
+                not_before_ms = now_ms + route.delay_ms if is_delayed else 0
+                log_id = queues[name].topic_id
+                batches = [make(letter, log_id, not_before_ms) for letter in letters]
+                self._send(log_id, batches, sending)
+        sending.settle(is_done=True)
+
+    def _places(self, letter: Letter, route: Route) -> list[Place]:
+        state, name = self._metadata.state, self._way.vhost
+        content = Content(letter.record.key, letter.record.value, letter.record.headers)
+        return places_of(route, state.routing.vhost(name), content, may_stand_in(state, name))
 
     def _send(self, log_id: TopicId, batches: list[bytes], sending: _Sending) -> None:
         request = MoveMessages(log_id=log_id, batches=batches, timeout_ms=TIMEOUT_MS, may_skip=True)
@@ -219,6 +221,10 @@ class ExchangeMoves:
             on_produced,
             lambda: True,
         )
+
+
+def _with(record: Record, content: Content) -> Record:
+    return record._replace(value=content.value, headers=content.headers)
 
 
 class _Sending:

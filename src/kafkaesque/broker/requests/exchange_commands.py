@@ -1,4 +1,4 @@
-"""What the controller can be asked of virtual hosts, exchanges, bindings and policies.
+"""What the controller can be asked of virtual hosts, exchanges, bindings and what goes with them.
 
 RabbitMQ's rules hold: what is there with the same type and flags can be declared again, and what is
 absent can be deleted and unbound. Answer of all: `Done`.
@@ -8,6 +8,7 @@ import msgspec
 
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.routing.exchanges.records import Destination
+from kafkaesque.routing.transformations.rules import Rule
 
 
 class CreateVhost(ClientCommand, frozen=True, tag="create-vhost", kw_only=True):
@@ -83,6 +84,21 @@ class RemovePolicy(ClientCommand, frozen=True, tag="remove-policy", kw_only=True
     is_operator: bool = False
 
 
+class PutTransformation(ClientCommand, frozen=True, tag="put-transformation", kw_only=True):
+    """Let a transformation exist, and be so: bindings that name it go by it."""
+
+    vhost: str
+    name: str
+    rule: Rule
+
+
+class RemoveTransformation(ClientCommand, frozen=True, tag="remove-transformation", kw_only=True):
+    """Remove a transformation that no binding names; one that is absent is as good."""
+
+    vhost: str
+    name: str
+
+
 ExchangeCommand = (
     CreateVhost
     | DeleteVhost
@@ -92,4 +108,6 @@ ExchangeCommand = (
     | UnbindDestination
     | PutPolicy
     | RemovePolicy
+    | PutTransformation
+    | RemoveTransformation
 )

@@ -17,10 +17,11 @@ PARTS: Final = (
     "vhosts",
     "users",
     "permissions",
-    "parameters",
     "policies",
     "exchanges",
     "queues",
+    # Transformations name queues, and bindings name transformations.
+    "parameters",
     "bindings",
 )
 #: So many are asked for at once: an answer is waited for half a minute.

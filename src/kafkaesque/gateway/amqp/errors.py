@@ -46,7 +46,10 @@ def error_of(refusal: RequestRefused | ConfigError, method: Method) -> AmqpError
 
 _CODES: Final[Sequence[tuple[tuple[type[Exception], ...], ReplyCode]]] = (
     (
-        (UnknownQueue, e.NoSuchVhost, e.NoSuchExchange, e.NoSuchQueue, e.NoSuchTopic),
+        (
+            *(UnknownQueue, e.NoSuchVhost, e.NoSuchExchange, e.NoSuchQueue, e.NoSuchTopic),
+            e.NoSuchTransformation,
+        ),
         ReplyCode.NOT_FOUND,
     ),
     (

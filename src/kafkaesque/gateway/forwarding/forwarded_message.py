@@ -36,6 +36,11 @@ def publication_of(
     key = key or _own_key(message, stored) or queue.queue.name
     said = shown_headers(message.headers)
     hops = hops_of(message) + 1
+
+    def shown(headers: Headers) -> Headers:
+        own = (each for each in shown_headers(headers) if not each[0].startswith(PREFIX))
+        return (*own, (FORWARDED, b"%d" % hops))
+
     return Publication(
         _routed(key, said, properties, message.value or b""),
         NewMessage(
@@ -47,10 +52,8 @@ def publication_of(
             identity=_identity(queue, partition, message.offset),
             forwarded=hops,
         ),
-        topic_headers=(
-            *(each for each in said if not each[0].startswith(PREFIX)),
-            (FORWARDED, b"%d" % hops),
-        ),
+        topic_headers=shown(message.headers),
+        show=shown,
     )
 
 

@@ -32,6 +32,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     exchange_errors.UnknownExchangeKind: ErrorCode.INVALID_REQUEST,
     exchange_errors.BadArgument: ErrorCode.INVALID_REQUEST,
     exchange_errors.BadHeader: ErrorCode.INVALID_REQUEST,
+    exchange_errors.NoSuchTransformation: ErrorCode.INVALID_REQUEST,
     errors.UnknownQueue: ErrorCode.UNKNOWN_QUEUE,
     errors.QueueExists: ErrorCode.QUEUE_ALREADY_EXISTS,
     errors.QueueInUse: ErrorCode.QUEUE_IN_USE,

@@ -94,7 +94,7 @@ def publication_of(
         message.body, key.encode(), headers, not_after_ms=message.expires_ms, identity=identity
     )
     routed = RoutedMessage(key=key, headers=texts, body=message.body)
-    return Publication(routed, kept, topic_headers=shown, live=message)
+    return Publication(routed, kept, topic_headers=shown, live=message, show=shown_headers)
 
 
 # -- to clients

@@ -133,7 +133,7 @@ class Publisher:
         link, size = self._link, len(event.body)
         message = outgoing.message(event)
         headers = shown_headers(message.headers) if shows_headers else None
-        publication = Publication(routed, message, headers)
+        publication = Publication(routed, message, headers, show=shown_headers)
         self._under_way += 1
         link.add_waiting(1, size)
 

@@ -39,6 +39,14 @@ class UnknownExchangeKind(RequestRefused):
     """There is no such type of exchange."""
 
 
+class NoSuchTransformation(RequestRefused):
+    """No transformation of this name exists in the virtual host."""
+
+
+class TransformationInUse(RequestRefused):
+    """The transformation was to be removed, and bindings name it."""
+
+
 class BadArgument(RequestRefused):
     """An argument of an exchange or a binding has a value that it cannot have."""
 

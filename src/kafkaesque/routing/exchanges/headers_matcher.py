@@ -9,7 +9,7 @@ Bindings that are content with any pair are found by each.
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
-from kafkaesque.routing.exchanges.kinds import FILTER, MATCH, MATCH_WORDS
+from kafkaesque.routing.exchanges.kinds import FILTER, MATCH, MATCH_WORDS, TRANSFORMATION
 from kafkaesque.routing.exchanges.records import Arguments, Destination
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.subscribers import Subscribers, with_one, without
@@ -90,7 +90,7 @@ def read_demands(arguments: Arguments) -> tuple[bool, tuple[tuple[str, object], 
     demands = [
         (name, value)
         for name, value in arguments.items()
-        if name not in (MATCH, FILTER) and (with_x or not name.startswith("x-"))
+        if name not in (MATCH, FILTER, TRANSFORMATION) and (with_x or not name.startswith("x-"))
     ]
     return is_all, tuple(demands)
 

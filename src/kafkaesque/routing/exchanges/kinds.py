@@ -31,6 +31,8 @@ DELAYED_TYPE = "x-delayed-type"
 FILTER = "x-filter"
 #: So many levels of the name choose the partition of a topic that a binding leads to.
 KEY_LEVELS = "x-key-levels"
+#: The name of a transformation: what goes that way is changed by it.
+TRANSFORMATION = "x-transformation"
 HASH_HEADER = "hash-header"
 HASH_PROPERTY = "hash-property"
 MATCH = "x-match"
@@ -111,6 +113,7 @@ def check_binding(kind: Kind, key: str, arguments: Arguments) -> None:
     if kind is Kind.HEADERS and not (isinstance(word, str) and word in MATCH_WORDS):
         raise BadArgument(f"{MATCH} has to be one of {', '.join(MATCH_WORDS)}, not {word!r}")
     read_key_levels(arguments)
+    read_transformation(arguments)
     if read_filter(arguments) is not None and kind in CHOOSING:
         raise BadArgument(f"{FILTER} has no place in an exchange of type {kind.value}")
 
@@ -140,6 +143,20 @@ def read_key_levels(arguments: Arguments) -> int:
             f"{KEY_LEVELS} has to be a number from 1 to {KEY_LEVELS_MAX}, not {found!r}"
         )
     return int(found)
+
+
+def read_transformation(arguments: Arguments) -> str:
+    """Return the name of the transformation that a binding's arguments say; empty: none.
+
+    Raises:
+        BadArgument: it is no name.
+    """
+    found = arguments.get(TRANSFORMATION)
+    if found is None:
+        return ""
+    if not isinstance(found, str) or not found:
+        raise BadArgument(f"{TRANSFORMATION} has to be a transformation's name, not {found!r}")
+    return found
 
 
 def read_filter(arguments: Arguments) -> Selector | None:

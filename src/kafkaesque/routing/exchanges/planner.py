@@ -22,15 +22,18 @@ from kafkaesque.routing.exchanges.errors import (
     NoSuchExchange,
     NoSuchQueue,
     NoSuchTopic,
+    NoSuchTransformation,
 )
 from kafkaesque.routing.exchanges.kinds import (
     ALTERNATE,
     DELAYED_TYPE,
+    TRANSFORMATION,
     Kind,
     check_binding,
     check_exchange,
     matching_kind,
     read_kind,
+    read_transformation,
 )
 from kafkaesque.routing.exchanges.records import (
     AnyRoutingRecord,
@@ -149,6 +152,7 @@ def bind(
     Raises:
         NoSuchTopic: it would lead to a topic that does not exist.
         NoSuchVhost, NoSuchExchange, NoSuchQueue: one of its ends is missing.
+        NoSuchTransformation: it names one that does not exist.
         ExchangeReserved: one of its ends is the default exchange.
         BadArgument: key or arguments are not what the exchange's type needs.
         BadName: the key is too long.
@@ -166,6 +170,7 @@ def bind(
     definition = source.definition
     kind = matching_kind(source.kind, definition.arguments)
     check_binding(kind, wanted.key, wanted.arguments)
+    _check_transformation(vhost, wanted)
     if binding_of(wanted) in source.bindings:
         return []
     if vhost.binding_count >= limits.bindings_max:
@@ -259,6 +264,15 @@ def _refuse_missing(vhost: Vhost, destination: Destination) -> NoReturn:
     if destination.is_exchange:
         raise NoSuchExchange(f"no exchange '{destination.name}' in vhost '{vhost.name}'")
     raise NoSuchQueue(f"no queue '{destination.name}' in vhost '{vhost.name}'")
+
+
+def _check_transformation(vhost: Vhost, wanted: Bound) -> None:
+    name = read_transformation(wanted.arguments)
+    if name and wanted.destination.is_exchange:
+        # Further exchanges go by the message as it was published.
+        raise BadArgument(f"{TRANSFORMATION} has no place in a binding to an exchange")
+    if name and name not in vhost.transformations:
+        raise NoSuchTransformation(f"no transformation '{name}' in vhost '{vhost.name}'")
 
 
 def _check_name(name: str) -> None:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from kafkaesque.routing.transformations.rules import Rule
+
 #: What an AMQP client calls arguments: a table of options.
 Arguments = Mapping[str, object]
 
@@ -110,6 +112,19 @@ class PolicyRemoved(RoutingRecord, tag="policy-removed", frozen=True, kw_only=Tr
     is_operator: bool = False
 
 
+class TransformationPut(RoutingRecord, tag="transformation", frozen=True, kw_only=True):
+    """A transformation exists, and is so from here on."""
+
+    name: str
+    rule: Rule
+
+
+class TransformationRemoved(RoutingRecord, tag="transformation-removed", frozen=True, kw_only=True):
+    """A transformation is gone."""
+
+    name: str
+
+
 AnyRoutingRecord = (
     VhostAdded
     | VhostRemoved
@@ -121,4 +136,6 @@ AnyRoutingRecord = (
     | Unbound
     | PolicyPut
     | PolicyRemoved
+    | TransformationPut
+    | TransformationRemoved
 )

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from kafkaesque.routing.exchanges.records import Destination
+
 
 class Route(NamedTuple):
     """Where a message goes, each queue and each topic once; nowhere, if it is unroutable."""
@@ -16,6 +18,8 @@ class Route(NamedTuple):
     has_names: bool = False
     #: For each topic: how many levels of the name choose its partition; 0: all. Empty: all of all.
     key_levels: tuple[int, ...] = ()
+    #: Queues and topics that get it changed, each with the name of the transformation.
+    transformed: tuple[tuple[Destination, str], ...] = ()
 
     @property
     def is_unroutable(self) -> bool:

@@ -5,6 +5,11 @@ Each exchange is passed at most once, so cycles end; each queue gets the message
 at which a message matches no binding passes it to its alternate exchange, if that exists. What
 comes through a delayed exchange is delayed, unless it reaches the queue by another way, too.
 
+The walk goes by the message as it was published. Where a binding names a transformation, the route
+says that its queue or topic gets the message changed. Of several ways to one place one with a
+transformation counts before one without, and of several transformations the one whose name comes
+first: what a rule takes away does not come by another way, and all brokers choose alike.
+
 If nothing but the key has decided, the route is remembered until something changes in the virtual
 host.
 """
@@ -12,6 +17,7 @@ host.
 from collections.abc import Sequence
 
 from kafkaesque.routing.exchanges.errors import BadHeader, ExchangeInternal
+from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.exchanges.topology import (
     DEFAULT_EXCHANGE,
@@ -42,6 +48,7 @@ class _Walk:
         "later",
         "queues",
         "topics",
+        "transformed",
     )
 
     def __init__(self, vhost: Vhost, message: RoutedMessage, keys: Sequence[str]) -> None:
@@ -53,6 +60,8 @@ class _Walk:
         self.queues: dict[str, None] = {}
         #: Topics, each with how many levels of the name choose its partition.
         self.topics: dict[str, int] = {}
+        #: Names of the transformations for some of both.
+        self.transformed: dict[Destination, str] = {}
         #: Delayed exchanges that were reached.
         self.later: list[str] = []
         self.goes_by_keys = True
@@ -91,17 +100,25 @@ class _Walk:
             if key in self._vhost.queues:
                 self._take_queue(key)
 
-    def _take_queue(self, name: str) -> None:
+    def _take_queue(self, name: str, transformation: str = "") -> None:
         topic = self._vhost.streams.get(name)
         if topic is None:
             self.queues[name] = None
         else:
             self.topics.setdefault(topic, 0)
+        if transformation:
+            self._change(Destination(topic or name, is_topic=topic is not None), transformation)
+
+    def _change(self, place: Destination, transformation: str) -> None:
+        """Note what changes the message for a place, unless another transformation comes first."""
+        known = self.transformed.get(place, transformation)
+        self.transformed[place] = min(known, transformation)
 
     def _pass_on(self, name: str, waiting: list[str]) -> bool:
         """Pass the message on from one exchange; say whether any binding has matched."""
         exchange = self._vhost.exchanges[name]
         matcher, filters = exchange.matcher, exchange.filters
+        transformations = exchange.transformations
         if filters or not matcher.goes_by_keys:
             self.goes_by_keys = False
         has_matched = False
@@ -112,13 +129,16 @@ class _Walk:
                     continue
             has_matched = True
             destination = exchange.destination(row)
+            transformation = transformations.get(row, "") if transformations else ""
             if destination.is_exchange:
                 waiting.append(destination.name)
             elif destination.is_topic:
                 # Of two ways to one topic the first counts.
                 self.topics.setdefault(destination.name, exchange.key_levels.get(row, 0))
+                if transformation:
+                    self._change(destination, transformation)
             else:
-                self._take_queue(destination.name)
+                self._take_queue(destination.name, transformation)
         return has_matched
 
 
@@ -172,12 +192,21 @@ class Router:
         if walk.later:
             walk.run(walk.later, delays=False)
             later = tuple(walk.queues)[len(queues) :]
-            return Route(queues, later, delay_ms, tuple(walk.topics), has_names, walk.key_levels())
+            return Route(
+                queues,
+                later,
+                delay_ms,
+                tuple(walk.topics),
+                has_names,
+                walk.key_levels(),
+                tuple(walk.transformed.items()),
+            )
         route = Route(
             queues,
             topics=tuple(walk.topics),
             has_names=has_names,
             key_levels=walk.key_levels(),
+            transformed=tuple(walk.transformed.items()),
         )
         if walk.goes_by_keys and len(keys) == 1:
             vhost.routes.put((exchange, message.key), route)

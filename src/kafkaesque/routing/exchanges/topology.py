@@ -17,6 +17,7 @@ from kafkaesque.routing.exchanges.kinds import (
     Kind,
     read_filter,
     read_key_levels,
+    read_transformation,
 )
 from kafkaesque.routing.exchanges.matchers import new_matcher
 from kafkaesque.routing.exchanges.records import (
@@ -31,6 +32,8 @@ from kafkaesque.routing.exchanges.records import (
     PolicyRemoved,
     QueueAdded,
     QueueRemoved,
+    TransformationPut,
+    TransformationRemoved,
     Unbound,
     VhostAdded,
     VhostRemoved,
@@ -38,6 +41,7 @@ from kafkaesque.routing.exchanges.records import (
 from kafkaesque.routing.exchanges.route_cache import RouteCache
 from kafkaesque.routing.policies import NO_POLICIES, Policies, Target
 from kafkaesque.routing.selectors.selector import Selector
+from kafkaesque.routing.transformations.transformation import Transformation
 
 #: The virtual host that every cluster has.
 DEFAULT_VHOST = "/"
@@ -119,6 +123,7 @@ class Exchange:
         "key_levels",
         "kind",
         "matcher",
+        "transformations",
     )
 
     def __init__(
@@ -136,6 +141,8 @@ class Exchange:
         self.filters: dict[int, Selector] = {}
         #: How many levels of the name choose a topic's partition; of the rows that say so.
         self.key_levels: dict[int, int] = {}
+        #: Names of transformations; of the rows that have one.
+        self.transformations: dict[int, str] = {}
         self._rows: list[Destination | None] = []
         self._free: list[int] = []
 
@@ -168,6 +175,9 @@ class Exchange:
         key_levels = read_key_levels(arguments)
         if key_levels:
             self.key_levels[row] = key_levels
+        transformation = read_transformation(arguments)
+        if transformation:
+            self.transformations[row] = transformation
 
     def remove(self, binding: Binding) -> None:
         """Take out a binding."""
@@ -175,6 +185,7 @@ class Exchange:
         self.matcher.remove(row, binding.destination, binding.key, binding.arguments)
         self.filters.pop(row, None)
         self.key_levels.pop(row, None)
+        self.transformations.pop(row, None)
         self._rows[row] = None
         self._free.append(row)
 
@@ -191,6 +202,7 @@ class Vhost:
         "queues",
         "routes",
         "streams",
+        "transformations",
     )
 
     def __init__(self, name: str) -> None:
@@ -204,6 +216,8 @@ class Vhost:
         self.binding_count = 0
         self.routes = RouteCache()
         self.policies = NO_POLICIES
+        #: Compiled, by their names.
+        self.transformations: dict[str, Transformation] = {}
 
     def set_policies(self, policies: Policies) -> None:
         """Let other policies count."""
@@ -240,6 +254,11 @@ class Vhost:
         """Return the bindings that lead there."""
         found = self._to.get(destination, {})
         return tuple(found) if isinstance(found, dict) else (found,)
+
+    def bindings_with(self, transformation: str) -> int:
+        """Return how many bindings name a transformation."""
+        named = (each.transformations.values() for each in self.exchanges.values())
+        return sum(list(each).count(transformation) for each in named if each)
 
     def bindings(self) -> Iterator[Binding]:
         """Return all bindings."""
@@ -400,6 +419,10 @@ class Topology:
                 vhost.unbind(binding_of(record))
             case PolicyPut():
                 vhost.set_policies(vhost.policies.with_policy(record))
+            case TransformationPut(name=name, rule=rule):
+                vhost.transformations[name] = Transformation(rule)
+            case TransformationRemoved(name=name):
+                vhost.transformations.pop(name, None)
             case PolicyRemoved(name=name, is_operator=is_operator):
                 vhost.set_policies(vhost.policies.without(name, is_operator=is_operator))
 
@@ -420,6 +443,8 @@ class Topology:
                     yield exchange.definition
             for queue in vhost.queues:
                 yield QueueAdded(vhost=name, name=queue, topic=vhost.streams.get(queue, ""))
+            for transformation, made in vhost.transformations.items():
+                yield TransformationPut(vhost=name, name=transformation, rule=made.rule)
             for binding in vhost.bindings():
                 yield bound(name, binding)
             yield from vhost.policies

@@ -36,7 +36,7 @@ class Draft:
 class Place:
     """One place, ready to be read, filled and emptied."""
 
-    __slots__ = ("_name", "_steps", "part", "text")
+    __slots__ = ("_steps", "name", "part", "text")
 
     def __init__(self, text: str) -> None:
         """Read a place.
@@ -46,7 +46,8 @@ class Place:
         """
         self.text = text
         self.part = Part.HEADERS
-        self._name = ""
+        #: Of a header or a property; empty: it is in the body.
+        self.name = ""
         self._steps: Steps = ()
         try:
             tokens = read_tokens(text)[:-1]
@@ -56,12 +57,15 @@ class Place:
         if kinds == [Kind.PATH] and isinstance(tokens[0].value, tuple) and tokens[0].value:
             self.part, self._steps = Part.BODY, tokens[0].value
         elif kinds == [Kind.NAME]:
-            self._name = str(tokens[0].value)
+            self.name = str(tokens[0].value)
         elif kinds == [Kind.NAME, Kind.SIGN, Kind.NAME] and tokens[1].value == ".":
             self.part = self._named_part(str(tokens[0].value))
-            self._name = str(tokens[2].value)
+            self.name = str(tokens[2].value)
         else:
-            raise BadRule(f"{text!r} is no place: it is headers.NAME, properties.NAME or $.path")
+            raise BadRule(
+                f"{text!r} is no place: it is headers.NAME, properties.NAME or $.path; names with "
+                'other signs than letters, digits and _ stand in quotes, as headers."x-name"'
+            )
 
     def _named_part(self, word: str) -> Part:
         if word not in ("headers", "properties"):
@@ -71,7 +75,7 @@ class Place:
     def get(self, draft: Draft) -> object:
         """Return what is there, or `NOTHING`."""
         if self.part is not Part.BODY:
-            return self._table(draft).get(self._name, NOTHING)
+            return self._table(draft).get(self.name, NOTHING)
         value = draft.body
         for step in self._steps:
             value = _inside(value, step)
@@ -84,7 +88,7 @@ class Place:
             TransformationFailed: something else is in the way, or JSON has no such value.
         """
         if self.part is not Part.BODY:
-            self._table(draft)[self._name] = value
+            self._table(draft)[self.name] = value
             return
         if isinstance(value, bytes | bytearray | memoryview):
             raise TransformationFailed(
@@ -105,7 +109,7 @@ class Place:
     def drop(self, draft: Draft) -> None:
         """Take away what is there; an array's later values move up."""
         if self.part is not Part.BODY:
-            self._table(draft).pop(self._name, None)
+            self._table(draft).pop(self.name, None)
             return
         inside = draft.body
         for step in self._steps[:-1]:

@@ -1,6 +1,6 @@
 """Rules as they are written down: values that are replicated, exported, and tried before use.
 
-    {"name": "v2", "when": "properties.type = 'order'", "steps": [
+    {"when": "properties.type = 'order'", "failures": "unconverted", "steps": [
         {"do": "rename", "at": "$.customer", "to": "$.customer_id"},
         {"do": "cast", "at": "$.total", "to": "number"},
         {"do": "template", "at": "headers.topic", "text": "orders.{headers.region}"},
@@ -19,7 +19,7 @@ import msgspec
 from kafkaesque.routing.transformations.errors import BadRule
 
 
-class Step(msgspec.Struct, frozen=True, tag_field="do", kw_only=True):
+class Step(msgspec.Struct, frozen=True, tag_field="do", kw_only=True, forbid_unknown_fields=True):
     """Base of all steps."""
 
     at: str
@@ -78,13 +78,16 @@ class Set(Step, tag="set", frozen=True, kw_only=True):
 AnyStep = Rename | Cast | Template | Drop | Split | Set
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class Rule(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Steps that are done one after the other."""
 
-    name: str
-    steps: tuple[AnyStep, ...]
     #: A selector: other messages stay as they are. None: it is for all.
     when: str | None = None
+    #: The queue that has messages with which a step cannot be done; empty: they go on as they are.
+    failures: str = ""
+    steps: tuple[AnyStep, ...]
 
 
 _decoder = msgspec.json.Decoder(Rule)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -37,7 +37,16 @@ _TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[^{}]+|[{}]")
 
 _Change = Callable[[Draft], None]
-_encoder = msgspec.json.Encoder()
+
+
+def _plain_number(value: object) -> object:
+    """Return a whole number of a protocol's own type, such as a time, as a plain one."""
+    if isinstance(value, int):
+        return int(value)
+    raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain_number)
 
 
 class Transformed(NamedTuple):
@@ -51,7 +60,7 @@ class Transformed(NamedTuple):
 class Transformation:
     """A rule, compiled."""
 
-    __slots__ = ("_changes", "_needs_body", "_selector", "rule")
+    __slots__ = ("_changes", "_needs_body", "_selector", "rule", "written")
 
     def __init__(self, rule: Rule) -> None:
         """Compile a rule.
@@ -71,6 +80,10 @@ class Transformation:
             except BadRule as error:
                 raise BadRule(f"step {number}: {error}") from None
         self._needs_body = any(place.part is Part.BODY for place in places)
+        #: Places whose value it changes, puts or takes away.
+        self.written: Final = tuple(
+            Place(text) for text in sorted({each for step in rule.steps for each in _written(step)})
+        )
 
     def applies_to(self, message: RoutedMessage) -> bool:
         """Tell whether the rule is for a message."""
@@ -93,6 +106,16 @@ class Transformation:
             change(draft)
         body = _encoded(draft.body) if draft.is_body_changed else message.body
         return Transformed(draft.headers, draft.properties, body)
+
+
+def _written(step: AnyStep) -> tuple[str, ...]:
+    match step:
+        case Rename(at=at, to=to):
+            return (at, to)
+        case Split(into=into):
+            return into
+        case _:
+            return (step.at,)
 
 
 def _read_selector(text: str | None) -> Selector | None:

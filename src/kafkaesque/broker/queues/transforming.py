@@ -1,0 +1,322 @@
+"""Changes messages on their way to queues and topics, as the bindings they come by say.
+
+Theory of operation. A route names the transformation of each place that gets the message changed.
+Each transformation is applied once for a message, however many places name it. If a step cannot be
+done, the message stays as it was, says why in a header, and goes to the queue that the rule names
+for failures; without one it goes where it was to go. What a client of AMQP has published is read
+and written as it sees it: headers, properties and body. Of other messages, properties are headers
+with the names of `model/message_properties.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.queue_sealing import may_go
+from kafkaesque.broker.queues.routed_records import STORED_AMQP, KeptMessage, routed_of
+from kafkaesque.model.errors import InvalidRequest
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_properties import PROPERTIES, TIMESTAMP
+from kafkaesque.routing.exchanges.errors import NoSuchQueue
+from kafkaesque.routing.exchanges.records import Destination
+from kafkaesque.routing.exchanges.route import Route
+from kafkaesque.routing.exchanges.topology import Vhost
+from kafkaesque.routing.exchanges.transformation_planner import PROPERTIES as CHANGEABLE
+from kafkaesque.routing.message import RoutedMessage
+from kafkaesque.routing.transformations.errors import TransformationFailed
+from kafkaesque.routing.transformations.rules import Kind
+from kafkaesque.routing.transformations.transformation import (
+    Transformation,
+    Transformed,
+    cast,
+    shown,
+)
+
+#: Says which transformations have failed, and why.
+FAILED_HEADER: Final = "x-transformation-failed"
+#: Bytes of what it says.
+WORDS_BYTES_MAX: Final = 1_000
+#: Bytes of headers and properties that come of a transformation; longer ones may stay as they are.
+HEADERS_BYTES_MAX: Final = 64 * 1024
+_HEADER_OF: Final = {each.amqp: each.header for each in PROPERTIES if each.amqp in CHANGEABLE}
+_MS_PER_S: Final = 1_000
+#: Returns changed properties of a message of AMQP, whose headers it is given.
+_ChangeOfAmqp = Callable[[Mapping[str, object]], Mapping[str, object]]
+
+
+class Content(NamedTuple):
+    """What a transformation may change of a message."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class _Variant(NamedTuple):
+    content: Content
+    #: Why it is as it was; empty: the transformation is done.
+    why: str = ""
+    #: The queue that has it then; empty: where it was to go.
+    failures: str = ""
+
+
+class Place(NamedTuple):
+    """A queue or a topic, and what it gets."""
+
+    destination: Destination
+    content: Content
+    is_delayed: bool = False
+
+
+#: Tells whether a queue may have, for failures, what was meant for a place: not in the clear what
+#: an encrypted one was to have.
+MayStandIn = Callable[[Destination, str], bool]
+
+
+def may_stand_in(state: ClusterState, vhost: str) -> MayStandIn:
+    """Return how it is told by the metadata of now."""
+    queues = state.queues_by_vhost.get(vhost, {})
+
+    def may(meant: Destination, failures: str) -> bool:
+        there = (state.topics if meant.is_topic else queues).get(meant.name)
+        return there is None or may_go(state, there, queues[failures])
+
+    return may
+
+
+def places_of(route: Route, vhost: Vhost, kept: KeptMessage, may: MayStandIn) -> list[Place]:
+    """Return where a message goes, and what each place gets.
+
+    Raises:
+        NoSuchQueue: the queue for failures does not exist.
+        InvalidRequest: it is not encrypted, and a queue that was to have the message is.
+    """
+    content = Content(kept.key, kept.value, kept.headers)
+    named = dict(route.transformed)
+    variants: dict[str, _Variant] = {}
+    failed: dict[str, list[str]] = {}
+    places: list[Place] = []
+
+    def add(destination: Destination, *, is_delayed: bool = False) -> None:
+        name = named.get(destination)
+        if name is None:
+            places.append(Place(destination, content, is_delayed))
+            return
+        known = variants.get(name)
+        if known is None:
+            known = variants[name] = _variant(vhost.transformations.get(name), name, content)
+        if known.failures:
+            _check_failures(vhost, known.failures, destination, may)
+            words = failed.setdefault(known.failures, [])
+            if known.why not in words:
+                words.append(known.why)
+        else:
+            places.append(Place(destination, known.content, is_delayed))
+
+    for queue in route.queues:
+        add(Destination(queue))
+    for queue in route.delayed_queues:
+        add(Destination(queue), is_delayed=True)
+    for topic in route.topics:
+        add(Destination(topic, is_topic=True))
+    for queue, words in failed.items():
+        # Once, whatever has failed: dead letters are numbered, and a queue takes each number once.
+        places.append(Place(Destination(queue), _marked(content, "\n".join(words))))
+    return places
+
+
+def _check_failures(vhost: Vhost, queue: str, meant: Destination, may: MayStandIn) -> None:
+    if queue not in vhost.queues or queue in vhost.streams:
+        raise NoSuchQueue(
+            f"a transformation has failed, and its queue '{queue}' is not in '{vhost.name}'"
+        )
+    if not may(meant, queue):
+        raise InvalidRequest(
+            f"a transformation has failed, its queue '{queue}' is not encrypted, and '{meant.name}'"
+            " is"
+        )
+
+
+def failure_queues(route: Route, vhost: Vhost) -> list[str]:
+    """Return the queues that get a message if transformations on its way fail."""
+    found = (vhost.transformations.get(name) for _, name in route.transformed)
+    return [each.rule.failures for each in found if each is not None and each.rule.failures]
+
+
+def _variant(made: Transformation | None, name: str, content: Content) -> _Variant:
+    if made is None:
+        words = f"{name}: there is no such transformation"
+        return _Variant(_marked(content, words), words)
+    try:
+        return _Variant(transformed(content, made))
+    except TransformationFailed as failure:
+        words = f"{name}: {failure}"
+        failures = made.rule.failures
+        return _Variant(content if failures else _marked(content, words), words, failures)
+
+
+def transformed(content: Content, made: Transformation) -> Content:
+    """Return what a transformation makes of a message.
+
+    Raises:
+        TransformationFailed: a step cannot be done; or headers of the message cannot say it.
+    """
+    routed = routed_of(content, None)
+    if _is_of_amqp(content):
+        found = made.apply(routed)
+        headers = _amqp_headers(content.headers, routed, found)
+    else:
+        routed = _with_properties(routed)
+        found = made.apply(routed)
+        headers = _plain_headers(content.headers, routed, found)
+    value = content.value if found.body is routed.body else bytes(found.body)
+    if _size(headers) > max(HEADERS_BYTES_MAX, _size(content.headers)):
+        raise TransformationFailed(f"its headers would have more than {HEADERS_BYTES_MAX} bytes")
+    return Content(content.key, value, headers)
+
+
+def _is_of_amqp(content: Content) -> bool:
+    return any(name == STORED_AMQP for name, _ in content.headers)
+
+
+def _size(headers: Headers) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers)
+
+
+# -- messages of AMQP
+
+
+def _amqp_headers(headers: Headers, routed: RoutedMessage, found: Transformed) -> Headers:
+    if found.headers == routed.headers and found.properties == routed.properties:
+        return headers
+    from kafkaesque.protocols.amqp.wire import Timestamp
+
+    changes: dict[str, object] = {"headers": found.headers or None}
+    for name in CHANGEABLE:
+        value = found.properties.get(name)
+        if name == "timestamp":
+            changes[name] = None if value is None else Timestamp(_whole(name, value))
+        else:
+            changes[name] = None if value is None else _text(name, value)
+    return _with_changes(headers, lambda _: changes)
+
+
+def _with_changes(headers: Headers, change: _ChangeOfAmqp) -> Headers:
+    """Return headers in which a message of AMQP has other properties; `change` sees its headers.
+
+    Raises:
+        TransformationFailed: AMQP cannot say so.
+    """
+    from kafkaesque.protocols.amqp.errors import AmqpError
+    from kafkaesque.protocols.amqp.properties import read_properties, write_properties
+    from kafkaesque.protocols.amqp.stored_message import read_stored, write_stored
+
+    written: list[tuple[str, bytes | None]] = []
+    for name, value in headers:
+        stored = read_stored(value) if name == STORED_AMQP and value is not None else None
+        if stored is None:
+            written.append((name, value))
+            continue
+        try:
+            said = read_properties(stored.properties)
+            changes = change(said.headers or {})
+            raw = write_properties(msgspec.structs.replace(said, **changes))
+        except (AmqpError, ValueError) as error:
+            raise TransformationFailed(f"AMQP cannot say what comes out: {error}") from None
+        written.append((name, write_stored(stored.exchange, stored.routing_key, raw)))
+    return tuple(written)
+
+
+def _whole(name: str, value: object) -> int:
+    found = cast(value, Kind.WHOLE)
+    if not isinstance(found, int) or found < 0:
+        raise TransformationFailed(f"properties.{name} has to be a whole number")
+    return found
+
+
+def _text(name: str, value: object) -> str:
+    found = shown(value)
+    if found is None:
+        raise TransformationFailed(f"properties.{name} has to be a text")
+    return found
+
+
+# -- messages of others
+
+
+def _with_properties(routed: RoutedMessage) -> RoutedMessage:
+    """Return a message with those properties that its headers say."""
+    said = {name: routed.headers.get(header) for name, header in _HEADER_OF.items()}
+    properties = {name: value for name, value in said.items() if value is not None}
+    if "timestamp" in properties:
+        found = cast(properties["timestamp"], Kind.WHOLE)
+        properties["timestamp"] = found // _MS_PER_S if isinstance(found, int) else None
+    return RoutedMessage(
+        key=routed.key, headers=routed.headers, properties=properties, body=routed.body
+    )
+
+
+def _plain_headers(headers: Headers, routed: RoutedMessage, found: Transformed) -> Headers:
+    wanted = dict(found.headers)
+    for name, header in _HEADER_OF.items():
+        value = found.properties.get(name)
+        if value == routed.properties.get(name):
+            continue
+        if value is None:
+            wanted.pop(header, None)
+        elif header == TIMESTAMP.header:
+            wanted[header] = _MS_PER_S * _whole(name, value)
+        else:
+            wanted[header] = _text(name, value)
+    before = routed.headers
+    if wanted == before:
+        return headers
+    written: list[tuple[str, bytes | None]] = []
+    changed: set[str] = set()
+    for name, value in headers:
+        # Of several with one name all stay, or all are one.
+        is_same = name in wanted and name in before and wanted[name] == before[name]
+        if name not in before or is_same:
+            written.append((name, value))
+        elif name in wanted and name not in changed:
+            changed.add(name)
+            written.append((name, _bytes_of(wanted[name])))
+    new = (name for name in wanted if name not in before)
+    return (*written, *((name, _bytes_of(wanted[name])) for name in new))
+
+
+def _bytes_of(value: object) -> bytes | None:
+    """Return a value as a header's: texts as they are, others as JSON."""
+    try:
+        match value:
+            case None | bytes():
+                return value
+            case str():
+                return value.encode("utf-8", "surrogateescape")
+            case _:
+                return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise TransformationFailed(f"no header can hold what comes out: {error}") from None
+
+
+# -- failures
+
+
+def _marked(content: Content, words: str) -> Content:
+    """Return a message that says what has failed; one that cannot say it stays as it is."""
+    raw = words.encode(errors="replace")[:WORDS_BYTES_MAX]
+    if not _is_of_amqp(content):
+        others = tuple(each for each in content.headers if each[0] != FAILED_HEADER)
+        return content._replace(headers=(*others, (FAILED_HEADER, raw)))
+    text = raw.decode(errors="ignore")
+    try:
+        headers = _with_changes(
+            content.headers, lambda before: {"headers": {**before, FAILED_HEADER: text}}
+        )
+    except TransformationFailed:
+        return content
+    return content._replace(headers=headers)

@@ -1,0 +1,243 @@
+"""`kafkaesque transformation`: test, create, list, describe and delete."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    YesOption,
+    check_can_ask,
+    new_app,
+    parse_pairs,
+    wrong_usage,
+)
+from kafkaesque.cli.exchange_arguments import VhostOption
+from kafkaesque.cli.screen import Cell, Screen, Table
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.transformation_requests import Stored
+    from kafkaesque.routing.transformations.transformation import Transformation
+
+app = new_app(help="Transformations: rules that change messages on their way through bindings.")
+
+RuleOption = Annotated[
+    str,
+    typer.Option(
+        "--rule",
+        "-r",
+        metavar="FILE",
+        help="A file with the rule, - for standard input, or the rule itself in JSON.",
+        show_default=False,
+    ),
+]
+NameArgument = Annotated[str, typer.Argument(metavar="TRANSFORMATION", show_default=False)]
+
+
+@app.command("test")
+def try_out(
+    body: Annotated[str, typer.Argument(metavar="[BODY]", show_default=False)] = "",
+    rule: RuleOption = "",
+    name: Annotated[
+        str,
+        typer.Option("--name", metavar="NAME", help="A transformation of the cluster instead."),
+    ] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
+    ] = None,
+    property_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", "-p", metavar="NAME=VALUE", help="Such as type=order. May be repeated."
+        ),
+    ] = None,
+    vhost: VhostOption = "/",
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show what a rule makes of a message: nothing is published, no cluster is changed.
+
+    With --rule no cluster is needed.
+
+    \b
+    Example:
+      kafkaesque transformation test --rule v2.json '{"total": "12.50"}' -H region=eu
+    """
+    from kafkaesque.routing.message import RoutedMessage
+    from kafkaesque.routing.transformations.errors import TransformationFailed
+
+    if bool(rule) == bool(name):
+        raise wrong_usage("give one of --rule and --name", "--rule v2.json")
+    made = _compiled(rule) if rule else _stored(bootstrap, vhost, name)
+    message = RoutedMessage(
+        headers=parse_pairs(header or (), "--header", "region=eu"),
+        properties=parse_pairs(property_ or (), "--property", "type=order"),
+        body=body.encode(errors="surrogateescape"),
+    )
+    applies = made.applies_to(message)
+    try:
+        found = made.apply(message)
+    except TransformationFailed as failure:
+        where = f"queue {made.rule.failures}" if made.rule.failures else "where it was to go"
+        raise _failed(f"the rule fails: {failure}; the message goes unchanged to {where}") from None
+    text = bytes(found.body).decode(errors="replace")
+    rows: list[tuple[Cell, ...]] = [
+        *(("header", each, _shown(value)) for each, value in found.headers.items()),
+        *(("property", each, _shown(value)) for each, value in found.properties.items()),
+        ("body", "", text),
+    ]
+    screen = Screen(json=json)
+    document = {
+        "applies": applies,
+        "headers": found.headers,
+        "properties": found.properties,
+        "body": text,
+    }
+    screen.show(Table(columns=("PART", "NAME", "VALUE"), rows=rows), document)
+    if not applies:
+        screen.note("the rule is not for this message: it stays as it is")
+
+
+def _compiled(text: str) -> "Transformation":
+    from kafkaesque.cli.transformation_requests import read_text
+    from kafkaesque.model.errors import RequestRefused
+    from kafkaesque.routing.exchanges.transformation_planner import check_rule
+    from kafkaesque.routing.transformations.rules import read_rule
+
+    raw = read_text(text).encode(errors="surrogateescape")
+    try:
+        return check_rule(read_rule(raw))
+    except RequestRefused as refusal:
+        raise wrong_usage(str(refusal)) from None
+
+
+def _stored(bootstrap: str, vhost: str, name: str) -> "Transformation":
+    from kafkaesque.cli import transformation_requests as requests
+
+    return _compiled(requests.show(bootstrap, vhost, name).rule)
+
+
+def _failed(message: str) -> Exception:
+    from kafkaesque.cli.failure import CommandFailed
+
+    return CommandFailed(message)
+
+
+def _shown(value: object) -> str:
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    rule: RuleOption,
+    vhost: VhostOption = "/",
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Create a transformation, or change the one of the name: bindings that name it go by it.
+
+    \b
+    Example:
+      kafkaesque transformation create v2 --rule v2.json
+      kafkaesque binding create orders --queue new-shop -a x-transformation=v2
+    """
+    from kafkaesque.cli import transformation_requests as requests
+
+    text = requests.read_text(rule)
+    _compiled(text)
+    requests.put(bootstrap, vhost, name, text)
+    document = {"transformation": name, "vhost": vhost}
+    Screen(json=json).done(f"created transformation {name}", document)
+
+
+@app.command("list")
+def list_all(
+    vhost: VhostOption = "/",
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """List the transformations of a virtual host.
+
+    \b
+    Example:
+      kafkaesque transformation list
+    """
+    from kafkaesque.cli import transformation_requests as requests
+
+    found = requests.list_all(bootstrap, vhost)
+    rows: list[tuple[Cell, ...]] = [(each.name, each.bindings, each.rule) for each in found]
+    columns = ("TRANSFORMATION", "BINDINGS", "RULE")
+    Screen(json=json).show(Table(columns=columns, rows=rows), [_document(each) for each in found])
+
+
+@app.command()
+def describe(
+    name: NameArgument,
+    vhost: VhostOption = "/",
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show a transformation: how many bindings name it, and its steps, one a line.
+
+    \b
+    Example:
+      kafkaesque transformation describe v2
+    """
+    import msgspec
+
+    from kafkaesque.cli import transformation_requests as requests
+    from kafkaesque.routing.transformations.rules import read_rule
+
+    found = requests.show(bootstrap, vhost, name)
+    rule = read_rule(found.rule.encode())
+    rows: list[tuple[Cell, ...]] = [
+        ("bindings", found.bindings),
+        ("when", rule.when or ""),
+        ("failures", rule.failures),
+    ]
+    rows += [
+        (f"step {number}", msgspec.json.encode(step).decode())
+        for number, step in enumerate(rule.steps, 1)
+    ]
+    Screen(json=json).show(Table(columns=("FACT", "VALUE"), rows=rows), _document(found))
+
+
+@app.command()
+def delete(
+    name: NameArgument,
+    yes: YesOption = False,
+    vhost: VhostOption = "/",
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Delete a transformation that no binding names.
+
+    \b
+    Example:
+      kafkaesque transformation delete v2 --yes
+    """
+    from kafkaesque.cli import transformation_requests as requests
+
+    check_can_ask("transformation delete", yes=yes)
+    if not yes:
+        typer.confirm(f"Delete transformation {name}?", abort=True)
+    requests.delete(bootstrap, vhost, name)
+    document = {"transformation": name, "vhost": vhost}
+    Screen(json=json).done(f"deleted transformation {name}", document)
+
+
+def _document(found: "Stored") -> dict[str, object]:
+    import json
+
+    return {
+        "transformation": found.name,
+        "vhost": found.vhost,
+        "bindings": found.bindings,
+        "rule": json.loads(found.rule),
+    }
