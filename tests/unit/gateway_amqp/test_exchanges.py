@@ -63,6 +63,30 @@ def test_topics_fanouts_and_headers(client: AmqpClient) -> None:
     assert [body for _, _, body in gets(client, queue)] == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("more", [{}, {"priority": 1}])
+def test_filters_and_hashes_see_properties_that_brokers_go_by_and_others(
+    client: AmqpClient, more: dict[str, Any]
+) -> None:
+    source, orders, others = exchange(client, "direct"), client.queue(), client.queue()
+    bind(client, orders, source, **{"x-filter": "properties.type = 'order'"})
+    bind(client, others, source, **{"x-filter": "properties.type IS NULL"})
+    said = Properties(type="order", content_type="text/plain", **more)
+    client.publish(b"order", "", exchange=source, properties=said)
+    client.publish(b"other", "", exchange=source, properties=Properties(**more))
+    assert gets(client, orders) == [(source, "", b"order")]
+    assert gets(client, others) == [(source, "", b"other")]
+    hashing = exchange(client, "x-consistent-hash", **{"hash-property": "message_id"})
+    queues = [client.queue() for _ in range(2)]
+    for each in queues:
+        bind(client, each, hashing, "1")
+    for number in range(32):
+        said = Properties(message_id=str(number), **more)
+        client.publish(b"", "", exchange=hashing, properties=said)
+    counts = [client.count(each)[0] for each in queues]
+    assert sum(counts) == 32
+    assert all(counts), counts
+
+
 def test_exchanges_are_bound_to_exchanges(client: AmqpClient) -> None:
     first, second, queue = exchange(client, "topic"), exchange(client, "fanout"), client.queue()
     binding = m.ExchangeBind(source=first, destination=second, routing_key="a.*")

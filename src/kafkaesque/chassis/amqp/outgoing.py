@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.protocols.amqp.methods import BasicPublish
-from kafkaesque.protocols.amqp.properties import Properties, read_properties, write_properties
+from kafkaesque.protocols.amqp.properties import (
+    NO_PROPERTIES,
+    Properties,
+    read_properties,
+    write_properties,
+)
 from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, write_stored
 from kafkaesque.protocols.amqp.wire import U16, Table
 from kafkaesque.queues.policy import PRIORITIES_MAX
@@ -24,6 +29,32 @@ EXPIRATION_MS_MAX: Final = 2**32 - 1
 DELAY_MS_MAX: Final = 10 * 366 * 86_400_000
 #: Flags of the properties that are looked at: headers, priority, reply_to, expiration, user_id.
 _LOOKED_AT: Final = 1 << 13 | 1 << 11 | 1 << 9 | 1 << 8 | 1 << 4
+
+
+class _Unread(Mapping[str, object]):
+    """Properties that are read when a filter, or an exchange that hashes one, first asks."""
+
+    __slots__ = ("_raw", "_read")
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._read: dict[str, object] | None = None
+
+    def __getitem__(self, name: str) -> object:
+        return self._found()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    def _found(self) -> dict[str, object]:
+        if self._read is None:
+            said = read_properties(self._raw)
+            named = {name: getattr(said, name) for name in Properties.__struct_fields__}
+            self._read = {name: value for name, value in named.items() if value is not None}
+        return self._read
 
 
 class Outgoing(NamedTuple):
@@ -44,7 +75,8 @@ class Outgoing(NamedTuple):
         """Return what exchanges may look at."""
         found = self.properties
         if found is None:
-            return RoutedMessage(key=event.routing_key, body=event.body)
+            said = None if self.raw == NO_PROPERTIES else _Unread(self.raw)
+            return RoutedMessage(key=event.routing_key, properties=said, body=event.body)
         return RoutedMessage(
             key=event.routing_key,
             headers=self.headers,
