@@ -37,17 +37,20 @@ export class Cluster {
     const cluster = new Cluster();
     cluster.scheme = secure ? 'https' : 'http';
     cluster.folder = await mkdtemp(join(tmpdir(), 'kafkaesque-console-'));
-    const first = await freePorts(brokers * 4);
+    const first = await freePorts(brokers * 6);
     cluster.kafka = `127.0.0.1:${first}`;
     cluster.admin = first + 2 * brokers;
     cluster.registry = first + 3 * brokers;
+    cluster.mqtt = first + 4 * brokers;
+    cluster.nats = first + 5 * brokers;
     cluster.process = spawn(
       KAFKAESQUE,
       [
         'up', '--json', '--brokers', String(brokers), '--data', join(cluster.folder, 'data'),
         '--port', String(first), '--peer-port', String(first + brokers),
         '--admin-port', String(cluster.admin), '--registry-port', String(cluster.registry),
-        '--protocols', 'kafka,admin,registry', ...(secure ? ['--secure'] : []),
+        '--mqtt-port', String(cluster.mqtt), '--nats-port', String(cluster.nats),
+        '--protocols', 'kafka,admin,registry,mqtt,nats', ...(secure ? ['--secure'] : []),
       ],
       { stdio: ['ignore', 'pipe', 'inherit'] },
     );
@@ -138,6 +141,7 @@ export class Cluster {
     await this.fillExchanges();
     await this.fillAccess();
     await this.fillSchemas();
+    await this.fillSessions();
     for (const group of ['billing', this.odd]) {
       await this.kafkaesque(
         'consume', 'orders', '--group', group, '--from-beginning', '--max', '10', '--timeout', '60',
@@ -189,6 +193,28 @@ export class Cluster {
       body: JSON.stringify({ schema }),
     });
     if (!response.ok) throw new Error(`the schema was not taken: ${await response.text()}`);
+  }
+
+  /** Sessions of MQTT whose clients are away, each with a message that waits. */
+  async fillSessions() {
+    const program = [
+      'import sys, paho.mqtt.client as paho',
+      'from paho.mqtt.enums import CallbackAPIVersion as Version',
+      'port, *names = sys.argv[1:]',
+      'for name in names:',
+      '    client = paho.Client(Version.VERSION2, name, protocol=paho.MQTTv311, clean_session=False)',
+      '    client.on_connect = lambda client, *_: client.subscribe("lamps/" + name, 1)',
+      '    client.on_subscribe = lambda client, *_: client.publish("lamps/" + name, name, 1, retain=True)',
+      '    client.on_message = lambda client, *_: client.disconnect()',
+      '    client.connect("127.0.0.1", int(port))',
+      '    client.loop_forever()',
+      'client = paho.Client(Version.VERSION2, "switch", clean_session=True)',
+      'client.on_connect = lambda client, *_: [client.publish("lamps/" + name, "on", 1) for name in names]',
+      'client.on_publish = lambda client, _, number, *more: client.disconnect() if number == len(names) else None',
+      'client.connect("127.0.0.1", int(port))',
+      'client.loop_forever()',
+    ].join('\n');
+    await run(PYTHON, ['-c', program, String(this.mqtt), 'kitchen', this.odd]);
   }
 
   /** Kill a broker as a machine would; the others notice within seconds. */

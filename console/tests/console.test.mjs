@@ -12,6 +12,7 @@ const PAGES = [
   ['exchanges', 'amq.topic'],
   ['exchanges/amq.default', 'the queue that the routing key names'],
   ['exchanges/amq.fanout', 'Nothing is bound here'],
+  ['sessions', 'connection list'],
   ['groups', 'the same in a terminal'],
   ['brokers', 'broker 3'],
   ['brokers/2', 'metadata offset'],
@@ -45,6 +46,8 @@ const FILLED = [
   ['queues/letters', 'attempts in mails after 1'],
   ['exchanges', 'everything'],
   ['exchanges/logs', 'audit.#'],
+  ['sessions', 'kitchen'],
+  ['sessions/mqtt.session.kitchen', 'lamps/kitchen'],
   ['groups', 'billing'],
   ['groups/billing', 'Nobody is in the group'],
   ['why?kind=group&name=billing', 'What helps'],
@@ -87,6 +90,7 @@ test('every page of an empty cluster says what to do', async () => {
     ['', 'kafkaesque publish greetings hello'],
     ['topics', 'kafkaesque topic create orders'],
     ['queues', 'kafkaesque queue create mails'],
+    ['sessions', 'mosquitto_sub'],
     ['groups', 'kafkaesque consume greetings --group my-group'],
     ['schemas', '/subjects/names-value/versions'],
     ['access', 'kafkaesque user create app'],
@@ -110,6 +114,8 @@ test('what means harm is shown as text', async () => {
   await eyes.go(cluster.url('/#/topics/orders?order=oldest'), HOSTILE);
   await eyes.go(cluster.url('/#/groups'), HOSTILE);
   await eyes.go(cluster.url('/#/exchanges'), HOSTILE);
+  await eyes.go(cluster.url('/#/sessions'), HOSTILE);
+  await eyes.go(cluster.url(`/#/sessions/${encodeURIComponent(`mqtt.session.${HOSTILE}`)}`), `lamps/${HOSTILE}`);
   await eyes.go(cluster.url(`/#/exchanges/${encodeURIComponent(HOSTILE)}`), HOSTILE);
   await eyes.go(cluster.url(`/#/groups/${encodeURIComponent(HOSTILE)}`), HOSTILE);
   await eyes.go(cluster.url(`/#/topics/${encodeURIComponent(HOSTILE)}`), 'does not exist');
@@ -241,6 +247,23 @@ test('an exchange is made, bound, asked, unbound and deleted, each with its comm
   await eyes.page.locator('dialog input').fill('made-here');
   await eyes.click('dialog button.danger');
   await eyes.page.waitForFunction(() => location.hash === '#/exchanges');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a session is ended with what waits for it, after it was said what that is', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/sessions?kept=true'), 'kitchen');
+  await eyes.click('main a::-p-text(kitchen)');
+  await eyes.see('a will is its connection');
+  await eyes.click('button::-p-text(End session…)');
+  await eyes.see('the session of kitchen would be ended, with its subscriptions and');
+  await eyes.see('kafkaesque queue delete mqtt.session.kitchen --yes');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.page.locator('dialog input').fill('kitchen');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => location.hash === '#/sessions');
+  await eyes.page.waitForFunction(() => !document.querySelector('main')?.innerText.includes('kitchen'));
   assert.deepEqual(eyes.complaints, []);
   await eyes.close();
 });

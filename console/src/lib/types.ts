@@ -120,6 +120,49 @@ export interface Change {
   command: string;
 }
 
+/** What the cluster holds for a client: its subscriptions, and what waits for it. */
+export interface ClientSession {
+  id: string;
+  protocol: string;
+  client_id: string;
+  user: string;
+  is_kept: boolean;
+  vhost: string;
+  broker: number | null;
+  connection: number | null;
+  peer: string | null;
+  subscriptions: number;
+  has_will: boolean | null;
+  since: number | null;
+  kept_for_ms: number | null;
+  waiting: number | null;
+  in_flight: number | null;
+  oldest_at: number | null;
+}
+
+/** Sessions. */
+export interface ClientSessionList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: ClientSession[];
+  unlisted: number;
+}
+
+/** One session. */
+export interface ClientSessionView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  session: ClientSession;
+  subscriptions: SubscriptionView[];
+  will: WillView | null;
+  unwanted_ms: number | null;
+  missing: string | null;
+}
+
 /** A whole cluster in few numbers; those of brokers that are missing are not in the sums. */
 export interface ClusterView {
   as_of: number;
@@ -943,6 +986,15 @@ export interface SubjectView {
   is_current: boolean;
 }
 
+/** One subscription. */
+export interface SubscriptionView {
+  name: string;
+  qos: number | null;
+  group: string;
+  queue: string | null;
+  exchange: string | null;
+}
+
 /** A listener of the broker that answers. */
 export interface TlsListener {
   protocol: string;
@@ -1140,4 +1192,13 @@ export interface WhyView {
   cause: string | null;
   is_certain: boolean;
   links: Link[];
+}
+
+/** What is published when the client is gone without a farewell. */
+export interface WillView {
+  name: string;
+  qos: number;
+  is_retained: boolean;
+  delay_ms: number;
+  value: Content;
 }

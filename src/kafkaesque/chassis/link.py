@@ -19,6 +19,7 @@ from kafkaesque.access.authentication import Failure, FailureReason, Success
 from kafkaesque.access.principals import user_name
 from kafkaesque.broker.listeners import AccessMode, Listener, LogInBy
 from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.client_facts import ClientFacts
 from kafkaesque.chassis.http_guard import BEGINNING_BYTES, is_http_request
 from kafkaesque.chassis.identity import Identity
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX, TOO_OLD
@@ -279,6 +280,13 @@ class ClientConnection(ABC):
     def go_on(self) -> None:
         """Something that stood against it may have ended."""
         self.maybe_resume()
+
+    def describe(self, subscriptions_max: int) -> ClientFacts | None:
+        """Return what its client has subscribed to; None: the protocol has no subscriptions.
+
+        Of the subscriptions themselves so many are told at most.
+        """
+        return None
 
     def on_idle(self) -> None:
         """Its client has been silent for too long."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from kafkaesque.chassis.client_facts import ClientFacts
 from kafkaesque.chassis.identity import Identity
 from kafkaesque.env.network import Connection
 
@@ -28,6 +29,9 @@ class Counted(Protocol):
 
     def dismiss(self, reason: str) -> None:
         """Hang up; see `ClientConnection`."""
+
+    def describe(self, subscriptions_max: int) -> ClientFacts | None:
+        """Return what the client has subscribed to; see `ClientConnection`."""
 
 
 class Meter:

@@ -44,6 +44,14 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         None,
         (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
     ),
+    "listClientSessions": ("GET", "/sessions", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "showClientSession": ("GET", "/sessions/1:0", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "endClientSession": (
+        "DELETE",
+        "/sessions/1:0?dry_run=true",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
     "listListeners": ("GET", "/listeners", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "showSeries": ("GET", "/series", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "listen": ("GET", "/live", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
@@ -238,6 +246,8 @@ ANSWERS = {
     "shredKey": 400,
     "rotateQueueKey": 400,
     "shredQueueKey": 400,
+    "showClientSession": 404,
+    "endClientSession": 404,
 }
 #: Keys are the cluster's, and named by their topic or queue.
 NAMED_KEYS = {

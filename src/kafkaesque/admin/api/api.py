@@ -5,6 +5,7 @@ from typing import Final
 
 from kafkaesque.admin.api import (
     broker_part,
+    client_session_part,
     connection_part,
     finding_part,
     group_part,
@@ -18,6 +19,7 @@ from kafkaesque.admin.api.access import AccessPages
 from kafkaesque.admin.api.access_routes import access_routes
 from kafkaesque.admin.api.calls import Route
 from kafkaesque.admin.api.changes import ChangePages
+from kafkaesque.admin.api.client_sessions import ClientSessionPages, client_session_routes
 from kafkaesque.admin.api.cluster import ClusterPages
 from kafkaesque.admin.api.connections import ConnectionPages, connection_routes
 from kafkaesque.admin.api.context import CensusDesk, Context
@@ -58,6 +60,7 @@ from kafkaesque.chassis.chassis import Chassis
 _PARTS: Final = (
     broker_part,
     connection_part,
+    client_session_part,
     topic_part,
     group_part,
     queue_part,
@@ -121,6 +124,7 @@ def make_routes(
         *group_routes(GroupPages(context)),
         *group_change_routes(GroupChangePages(context)),
         *connection_routes(ConnectionPages(context)),
+        *client_session_routes(ClientSessionPages(context)),
         *why_routes(WhyPages(context)),
         *plot_routes(plots),
         *schema_routes(SchemaPages(context)),

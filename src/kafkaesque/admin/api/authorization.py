@@ -277,6 +277,10 @@ ROWS: Final[Mapping[str, Row]] = {
     "listConnections": _SEES_CLUSTER,
     "closeConnection": Row(operation=_O.ALTER),
     "listListeners": _SEES_CLUSTER,
+    "listClientSessions": _SEES_CLUSTER,
+    "showClientSession": _SEES_CLUSTER,
+    # And Delete on the queue of a session that is kept.
+    "endClientSession": Row(operation=_O.ALTER),
     "listTransactions": _FILTERED,
     "showSeries": _SEES_CLUSTER,
     "listen": _SEES_CLUSTER,

@@ -13,6 +13,8 @@ NAME_BYTES_MAX = 255
 #: Virtual hosts that begin so are the brokers' own: a share group's has the group behind it.
 OWN_VHOST_MARK = "__"
 SHARE_VHOST_MARK = "__share/"
+#: Queues of durable subscriptions of STOMP begin so.
+STOMP_DURABLE_PREFIX = "stomp."
 
 
 class QueueName(NamedTuple):

@@ -9,9 +9,12 @@ taken at once. Nothing is read while too much waits, or while the broker takes n
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.chassis.client_facts import ClientFacts, SubscribedName
 from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.clock import Timer
@@ -351,6 +354,24 @@ class MqttConnection(MqttLink):
             self.write(self.codec.close(_R.ADMINISTRATIVE_ACTION, reason))
             self.is_over = True
         super().dismiss(reason)
+
+    def describe(self, subscriptions_max: int) -> ClientFacts:
+        """See `ClientConnection`."""
+        queue = "" if self.session is None else self.session.queue.queue.name
+        named = tuple(
+            # What is shared comes from a queue of its own.
+            SubscribedName(
+                each.options.topic_filter, each.options.qos, each.group, "" if each.group else queue
+            )
+            for each in islice(self.subscriptions, subscriptions_max)
+        )
+        return ClientFacts(
+            len(self.subscriptions),
+            named,
+            self._testament.describe(),
+            DEFAULT_VHOST,
+            (queue,) if queue else (),
+        )
 
     def on_gone(self) -> None:
         """See `ClientConnection`."""

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from kafkaesque.broker.options.mqtt_sessions import SessionRecord
 from kafkaesque.gateway.mqtt.authorization import may_publish
 from kafkaesque.gateway.mqtt.enhanced_log_in import EnhancedLogIn, said
 from kafkaesque.gateway.mqtt.feed import FeedOwner
@@ -14,7 +15,6 @@ from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.sessions import (
     EXPIRY_S_MAX,
     Session,
-    SessionRecord,
     open_session,
 )
 from kafkaesque.gateway.mqtt.sys_topics import is_of_sys

@@ -19,6 +19,7 @@ import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, NAME_BYTES_MAX
+from kafkaesque.broker.options.mqtt_sessions import SessionRecord, read_session
 from kafkaesque.broker.options.queues import MQTT_SESSION
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue
 from kafkaesque.broker.requests.queue_requests import ConsumerName
@@ -44,34 +45,9 @@ DEDUPLICATION_MS: Final = 10 * 60 * 1_000
 _SECRET_BYTES: Final = 16
 
 
-class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an option of the queue says."""
-
-    version: int = 1
-    client_id: str
-    #: Who may resume it; empty: nobody in particular.
-    user: str = ""
-    expiry_s: int = 0
-    #: The consumer of the connection that has it: broker, incarnation, number.
-    owner: str = ""
-    #: By which notes in the queue are known to be the session's own.
-    secret: str = ""
-    #: Filters with `$share`, as the client has written them: QoS and subscription identifier.
-    shared: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
-
-
-_decoder: Final = msgspec.json.Decoder(SessionRecord)
-
-
 def session_of(queue: QueueState) -> SessionRecord | None:
     """Return what a queue says of the session that it is; None: it is none."""
-    said = queue.options.get(MQTT_SESSION)
-    if not said:
-        return None
-    try:
-        return _decoder.decode(said)
-    except msgspec.MsgspecError:
-        return None
+    return read_session(queue.options)
 
 
 def queue_name_of(client_id: str) -> str:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.live import LiveMessage
 from kafkaesque.broker.doors.live import Subscription as LiveSubscription
+from kafkaesque.broker.options.mqtt_sessions import FILTER_ARGUMENT, QOS_ARGUMENT
 from kafkaesque.gateway.mqtt.names import binding_key_of
 from kafkaesque.protocols.mqtt.filters import is_shared, read_shared
 from kafkaesque.protocols.mqtt.packets import Subscription
@@ -18,8 +19,6 @@ SUBSCRIPTIONS_MAX: Final = 1_000
 #: Names whose subscriptions are not looked for again.
 _REMEMBERED_MAX: Final = 1_024
 
-_FILTER: Final = "mqtt.filter"
-_QOS: Final = "mqtt.qos"
 _NO_LOCAL: Final = "mqtt.no-local"
 _AS_PUBLISHED: Final = "mqtt.retain-as-published"
 _IDENTIFIER: Final = "mqtt.subscription-id"
@@ -71,8 +70,8 @@ class Subscribed:
     def binding_arguments(self) -> dict[str, object]:
         """The arguments of that binding: all that there is to know."""
         said: dict[str, object] = {
-            _FILTER: self.options.topic_filter,
-            _QOS: self.options.qos,
+            FILTER_ARGUMENT: self.options.topic_filter,
+            QOS_ARGUMENT: self.options.qos,
         }
         if self.options.no_local:
             said[_NO_LOCAL] = True
@@ -86,7 +85,7 @@ class Subscribed:
 def read_binding(binding: Binding) -> Subscribed | None:
     """Return the subscription that a binding was made for; None: for none."""
     said = binding.arguments
-    topic_filter, qos = said.get(_FILTER), said.get(_QOS)
+    topic_filter, qos = said.get(FILTER_ARGUMENT), said.get(QOS_ARGUMENT)
     identifier = said.get(_IDENTIFIER, 0)
     if not isinstance(topic_filter, str) or not isinstance(qos, int):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaesque.chassis.client_facts import WillFact
 from kafkaesque.gateway.mqtt.authorization import may_publish
 from kafkaesque.gateway.mqtt.messages import read_publish
 from kafkaesque.gateway.mqtt.ports import MqttLink
@@ -26,6 +27,14 @@ class Testament:
     def keep(self, will: Will | None) -> None:
         """The client is let in: this is its will from now on."""
         self._will = will
+
+    def describe(self) -> WillFact | None:
+        """Return what is published if the connection is lost now."""
+        will = self._will
+        if will is None:
+            return None
+        delay_s = will.properties.will_delay_interval_s or 0
+        return WillFact(will.topic, will.qos, will.retain, delay_s, will.payload)
 
     def cancel(self) -> None:
         """The client has taken its leave (3.14.4-3)."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from kafkaesque.broker.doors.live import LiveMessage, Subscription
 from kafkaesque.broker.listeners import NATS as NATS_PROTOCOL
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from kafkaesque.chassis.client_facts import ClientFacts, SubscribedName
 from kafkaesque.chassis.deliveries import DeliveringConnection
 from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX
@@ -390,6 +392,14 @@ class NatsConnection(DeliveringConnection):
         if self._desk.is_leaving and not self._is_over:
             self._say_info()
         super().leave()
+
+    def describe(self, subscriptions_max: int) -> ClientFacts:
+        """See `ClientConnection`."""
+        named = tuple(
+            SubscribedName(each.subject, group=each.group)
+            for each in islice(self._subscriptions, subscriptions_max)
+        )
+        return ClientFacts(len(self._subscriptions), named)
 
     def on_gone(self) -> None:
         """See `ClientConnection`."""

@@ -7,7 +7,7 @@ so PINGs wait in their order for the subscriptions that came before them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafkaesque.broker.doors.live import Live, Receiver, Subscription
@@ -92,6 +92,9 @@ class Subscriptions:
 
     def __len__(self) -> int:
         return len(self._by_sid)
+
+    def __iter__(self) -> Iterator[OwnSubscription]:
+        return iter(self._by_sid.values())
 
     @property
     def pongs_due(self) -> int:

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Final
 
 from kafkaesque import __version__
+from kafkaesque.broker.metadata.queue_names import STOMP_DURABLE_PREFIX
+from kafkaesque.chassis.client_facts import ClientFacts, SubscribedName
 from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.clock import Timer
@@ -288,6 +290,14 @@ class StompConnection(StompLink):
             what = "the broker closes the connection: connect again, or to another broker"
             self.write(self.codec.fail(StompError(what)))
         super().close()
+
+    def describe(self, subscriptions_max: int) -> ClientFacts:
+        """See `ClientConnection`."""
+        found = self._subscribing.open_ones()
+        names = [each.queue.queue.name for each in found]
+        named = tuple(SubscribedName(name, queue=name) for name in names[:subscriptions_max])
+        kept = tuple(each for each in names if each.startswith(STOMP_DURABLE_PREFIX))
+        return ClientFacts(len(found), named, None, self.vhost, kept[:subscriptions_max])
 
     def on_gone(self) -> None:
         """See `ClientConnection`."""

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from kafkaesque.access.operations import Operation
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_names import STOMP_DURABLE_PREFIX, QueueName
 from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.chassis.amqp.arguments import declaration_of, read_declaration
 from kafkaesque.gateway.queueing.own_queues import (
@@ -28,8 +28,6 @@ from kafkaesque.protocols.stomp.frames import Headers
 OWN_QUEUE_BYTES_MAX: Final = 256 * 1024 * 1024
 #: Temporary queues of one connection.
 TEMPORARY_MAX: Final = 100
-#: What the names of durable subscriptions' queues begin with.
-DURABLE_PREFIX: Final = "stomp."
 _ARGUMENT: Final = "x-"
 _NUMBER_DIGITS_MAX: Final = 16
 
@@ -177,7 +175,7 @@ class Queues:
 def durable_name(client_id: str, subscription: str) -> str:
     """Return the name of a durable subscription's queue; parts of it can be told apart."""
     parts = (client_id, subscription) if client_id else (subscription,)
-    return DURABLE_PREFIX + ".".join(
+    return STOMP_DURABLE_PREFIX + ".".join(
         quote(each, safe=" @:,;+=!").replace(".", "%2E") for each in parts
     )
 

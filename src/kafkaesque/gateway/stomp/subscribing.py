@@ -87,6 +87,10 @@ class Subscribing:
         """See `Owner`."""
         return sum(len(each.held) for each in self._all.values())
 
+    def open_ones(self) -> list[Subscription]:
+        """Return those that a client has opened and not closed, in their order."""
+        return [self._all[number] for number in self._ids.values() if number in self._all]
+
     # -- SUBSCRIBE
 
     def subscribe(self, event: Subscribed, then: _Then) -> None:
