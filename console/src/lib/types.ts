@@ -387,6 +387,11 @@ export interface GroupView {
   unknown: number;
 }
 
+/** Which transaction of a partition is to be aborted. */
+export interface HangingTransaction {
+  start_offset: number;
+}
+
 /** A header; names may repeat. */
 export interface Header {
   name: string;
@@ -586,6 +591,28 @@ export interface OffsetsChange {
   rows: MovedOffset[];
 }
 
+/** A transaction that is open in a partition: readers of what is committed wait for it. */
+export interface OpenTransaction {
+  topic: string;
+  partition: number;
+  producer_id: number;
+  producer_epoch: number;
+  start_offset: number;
+  written_at: number | null;
+  transactional_id: string | null;
+  is_hanging: boolean | null;
+}
+
+/** Transactions that are open in partitions. */
+export interface OpenTransactionList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: OpenTransaction[];
+}
+
 /** Options to be changed; null sets one back to its default. */
 export interface OptionChanges {
   options: Record<string, string | null>;
@@ -612,6 +639,16 @@ export interface Partition {
   stable_offset: number | null;
   in_sync: number[] | null;
   bytes: number | null;
+}
+
+/** What becomes of one partition. */
+export interface PlannedMove {
+  partition: number;
+  before: number[];
+  after: number[];
+  adding: number[];
+  bytes: number | null;
+  refusal: string | null;
 }
 
 /** What of a partition is on a page. */
@@ -764,6 +801,29 @@ export interface Rates {
   bytes_in: number;
   bytes_out: number;
   requests: number;
+}
+
+/** Where replicas are to be. */
+export interface Reassignment {
+  replicas: number[] | null;
+  partitions?: number[] | null;
+}
+
+/** What is moved, or would be. */
+export interface ReassignmentChange {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  is_dry_run: boolean;
+  what: string;
+  command: string;
+  topic: string;
+  rows: PlannedMove[];
+  bytes: number;
+  unknown: number;
+  duration_ms: number;
+  rate: number;
+  rate_is: "assumed" | "limit";
 }
 
 /** Where messages are to go that wait or were given up. */

@@ -143,6 +143,25 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         {"topic": "orders-eu", "to": "earliest"},
         (_O.READ, _T.GROUP, "team"),
     ),
+    "deleteGroup": ("DELETE", "/groups/team?dry_run=true", None, (_O.DELETE, _T.GROUP, "team")),
+    "abortTransaction": (
+        "POST",
+        "/transactions/shop/abort?dry_run=true",
+        None,
+        (_O.WRITE, _T.TRANSACTIONAL_ID, "shop"),
+    ),
+    "abortHanging": (
+        "POST",
+        "/topics/orders-eu/partitions/0/abort?dry_run=true",
+        {"start_offset": 0},
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "reassign": (
+        "POST",
+        "/topics/orders-eu/reassign?dry_run=true",
+        {"replicas": [1]},
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
     "whyRecord": (
         "GET",
         "/why/topics/orders-eu/partitions/0?offset=0",
@@ -248,9 +267,13 @@ ANSWERS = {
     "shredQueueKey": 400,
     "showClientSession": 404,
     "endClientSession": 404,
+    "abortTransaction": 503,
+    "abortHanging": 404,
 }
-#: Keys are the cluster's, and named by their topic or queue.
+#: Keys are the cluster's, and named by their topic or queue; so is where replicas are.
 NAMED_KEYS = {
+    "abortHanging": (_T.TOPIC, "orders-eu"),
+    "reassign": (_T.TOPIC, "orders-eu"),
     "rotateKey": (_T.TOPIC, "orders-eu"),
     "shredKey": (_T.TOPIC, "orders-eu"),
     "rotateQueueKey": (_T.QUEUE, "mails"),
@@ -274,6 +297,7 @@ WITHOUT_NEEDS = {
     "listTransformations",
     "listGroups",
     "listTransactions",
+    "listOpenTransactions",
     "whyProducer",
     "logIn",
     "showSession",

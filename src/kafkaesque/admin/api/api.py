@@ -7,6 +7,7 @@ from kafkaesque.admin.api import (
     broker_part,
     client_session_part,
     connection_part,
+    coordinator_action_part,
     finding_part,
     group_part,
     queue_part,
@@ -23,6 +24,10 @@ from kafkaesque.admin.api.client_sessions import ClientSessionPages, client_sess
 from kafkaesque.admin.api.cluster import ClusterPages
 from kafkaesque.admin.api.connections import ConnectionPages, connection_routes
 from kafkaesque.admin.api.context import CensusDesk, Context
+from kafkaesque.admin.api.coordinator_actions import (
+    CoordinatorActionPages,
+    coordinator_action_routes,
+)
 from kafkaesque.admin.api.exchange_routes import exchange_routes
 from kafkaesque.admin.api.exchanges import ExchangePages
 from kafkaesque.admin.api.fan_out import FanOut, PartServer
@@ -34,6 +39,7 @@ from kafkaesque.admin.api.queue_changes import QueueChangePages
 from kafkaesque.admin.api.queue_routes import queue_routes
 from kafkaesque.admin.api.queues import QueuePages
 from kafkaesque.admin.api.reading import MessagePages
+from kafkaesque.admin.api.reassigning import ReassigningPages, reassigning_routes
 from kafkaesque.admin.api.router import Router
 from kafkaesque.admin.api.routes import (
     cluster_routes,
@@ -61,6 +67,7 @@ _PARTS: Final = (
     broker_part,
     connection_part,
     client_session_part,
+    coordinator_action_part,
     topic_part,
     group_part,
     queue_part,
@@ -123,6 +130,8 @@ def make_routes(
         *key_routes(KeyPages(context, topics, queues)),
         *group_routes(GroupPages(context)),
         *group_change_routes(GroupChangePages(context)),
+        *coordinator_action_routes(CoordinatorActionPages(context)),
+        *reassigning_routes(ReassigningPages(context, topics)),
         *connection_routes(ConnectionPages(context)),
         *client_session_routes(ClientSessionPages(context)),
         *why_routes(WhyPages(context)),

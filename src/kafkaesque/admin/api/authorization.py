@@ -259,6 +259,21 @@ ROWS: Final[Mapping[str, Row]] = {
         name=lambda call: call.params["group"],
         is_hidden=True,
     ),
+    "deleteGroup": Row(
+        operation=_O.DELETE,
+        resource_type=ResourceType.GROUP,
+        name=lambda call: call.params["group"],
+        is_hidden=True,
+    ),
+    "abortTransaction": Row(
+        operation=_O.WRITE,
+        resource_type=ResourceType.TRANSACTIONAL_ID,
+        name=lambda call: call.params["transaction"],
+    ),
+    "listOpenTransactions": _FILTERED,
+    # What no coordinator knows is the cluster's to end, as over Kafka.
+    "abortHanging": Row(operation=_O.ALTER, hides_topic=True),
+    "reassign": Row(operation=_O.ALTER, hides_topic=True),
     "whyRecord": _topic(_O.DESCRIBE),
     # And of its topics those that the client may see.
     "whyGroup": Row(

@@ -50,7 +50,7 @@ from kafkaesque.broker.options.mqtt_sessions import (
     SessionRecord,
     read_session,
 )
-from kafkaesque.broker.requests.commands import Done
+from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
 from kafkaesque.broker.requests.queue_requests import AskQueue, QueueCounts
 from kafkaesque.model.errors import RequestRefused
@@ -342,7 +342,7 @@ class ClientSessionPages:
             self._context.doors.queues.ask(request, QueueCounts, ASK_MS_MAX, tell)
             return
 
-        def on_done(outcome: Done | RequestRefused) -> None:
+        def on_done(outcome: ControllerResult | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
                 call.refuse_with(outcome)
             else:

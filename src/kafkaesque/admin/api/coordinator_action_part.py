@@ -1,0 +1,164 @@
+"""What coordinators and leaders do when asked to end something: groups and transactions.
+
+The parts `delete-group`, `abort-transaction`, `open-transactions` and `abort-open-transaction`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from kafkaesque.admin.api.changes import CHANGE_MS_MAX
+from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.fan_out import OnAnswer, PartPage, PartServer
+from kafkaesque.admin.api.part_pages import Nothing
+from kafkaesque.admin.turns import walk
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import ProduceResult
+from kafkaesque.groups import events as group_events
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.groups.results import DeleteGroupsResult
+from kafkaesque.model.batch_encoder import EndMarker, MarkerType
+from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestRefused
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.transactions import events
+from kafkaesque.transactions.errors import TransactionError
+from kafkaesque.transactions.results import ForceAbortResult
+
+#: Open transactions that a broker tells.
+OPEN_MAX: Final = 5_000
+
+
+class ById(msgspec.Struct, frozen=True, kw_only=True):
+    """A group, or a transactional id."""
+
+    id: str
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How it went: `NONE`, or the name of the coordinator's error."""
+
+    error: str
+
+
+class OpenRow(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction that is open in a partition, as the partition's leader knows it."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    written_ms: int
+
+
+class OpenAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """All of the partitions that a broker leads, up to a bound."""
+
+    rows: list[OpenRow]
+
+
+class AbortOpen(msgspec.Struct, frozen=True, kw_only=True):
+    """Abort what is open in a partition, if it is still this."""
+
+    row: OpenRow
+
+
+DELETE_GROUP: Final = PartPage(name="delete-group", question=ById, answer=Ended)
+ABORT_ID: Final = PartPage(name="abort-transaction", question=ById, answer=Ended)
+OPEN: Final = PartPage(name="open-transactions", question=Nothing, answer=OpenAnswer)
+ABORT_OPEN: Final = PartPage(name="abort-open-transaction", question=AbortOpen, answer=Ended)
+
+
+def register(context: Context, server: PartServer) -> None:
+    """Have these parts served."""
+    server.register(DELETE_GROUP, lambda question, done: _delete_group(context, question, done))
+    server.register(ABORT_ID, lambda question, done: _abort_id(context, question, done))
+    server.register(OPEN, lambda _, done: _tell_open(context, done))
+    server.register(ABORT_OPEN, lambda question, done: _abort_open(context, question, done))
+
+
+def _delete_group(context: Context, question: ById, on_done: OnAnswer) -> None:
+    groups = context.doors.groups
+
+    def finish(error: GroupError) -> None:
+        on_done(Ended(error=error.name))
+
+    def on_result(result: object) -> None:
+        error = result
+        if isinstance(result, DeleteGroupsResult):
+            ((_, error),) = result.groups
+        if error is GroupError.GROUP_ID_NOT_FOUND:
+            groups.share.delete(question.id, finish)
+        elif isinstance(error, GroupError):
+            finish(error)
+
+    event = group_events.DeleteGroups(token=groups.next_token(), group_ids=(question.id,))
+    groups.step(question.id, event, on_result)
+
+
+def _abort_id(context: Context, question: ById, on_done: OnAnswer) -> None:
+    coordinators = context.doors.transactions
+
+    def on_result(result: object) -> None:
+        error = result.error if isinstance(result, ForceAbortResult) else result
+        if isinstance(error, TransactionError):
+            on_done(Ended(error=error.name))
+
+    event = events.ForceAbort(token=coordinators.next_token(), transactional_id=question.id)
+    coordinators.step(question.id, event, on_result)
+
+
+def _tell_open(context: Context, on_done: OnAnswer) -> None:
+    rows: list[OpenRow] = []
+
+    def look() -> Iterator[None]:
+        for partition in list(context.doors.reading.all_here()):
+            yield
+            if partition.replica is not None and partition.is_leader and len(rows) < OPEN_MAX:
+                rows.extend(_open_in(partition)[: OPEN_MAX - len(rows)])
+
+    walk(context.doors.clock, look(), lambda: on_done(OpenAnswer(rows=rows)))
+
+
+def _open_in(partition: Partition) -> list[OpenRow]:
+    # Nothing is open where readers of what is committed see all.
+    if partition.last_stable_offset >= partition.high_watermark:
+        return []
+    return [
+        OpenRow(
+            partition.state.topic,
+            partition.state.partition,
+            each.producer_id,
+            each.epoch,
+            each.coordinator_epoch,
+            each.transaction_start_offset,
+            each.last_timestamp_ms,
+        )
+        for each in partition.producers.describe()
+        if each.transaction_start_offset >= 0
+    ]
+
+
+def _abort_open(context: Context, question: AbortOpen, on_done: OnAnswer) -> None:
+    """Write an abort that no coordinator has decided, if it is still what was looked at."""
+    row = question.row
+    partition = context.doors.reading.partition(TopicPartition(row.topic, row.partition))
+    if not partition.is_leader:
+        raise LeaderNotAvailable(f"{row.topic}-{row.partition} is led elsewhere by now")
+    found = [(e.producer_id, e.producer_epoch, e.start_offset) for e in _open_in(partition)]
+    if (row.producer_id, row.producer_epoch, row.start_offset) not in found:
+        raise InvalidRequest("the transaction has ended meanwhile")
+
+    def on_outcome(outcome: ProduceResult | RequestRefused) -> None:
+        on_done(outcome if isinstance(outcome, RequestRefused) else Ended(error="NONE"))
+
+    partition.append_marker(
+        EndMarker(type=MarkerType.ABORT, coordinator_epoch=max(0, row.coordinator_epoch)),
+        producer_id=row.producer_id,
+        producer_epoch=row.producer_epoch,
+        is_epoch_bumped=False,
+        timeout_ms=CHANGE_MS_MAX,
+        on_done=on_outcome,
+    )
