@@ -11,6 +11,7 @@ const KAFKAESQUE = join(import.meta.dirname, '../../.venv/bin/kafkaesque');
 const PYTHON = join(import.meta.dirname, '../../.venv/bin/python');
 const START_MS_MAX = 120_000;
 export const CHANGE = { 'x-kafkaesque-request': '1', 'content-type': 'application/json' };
+export const TRACE = '0af7651916cd43dd8448eb211c80319c';
 export const HOSTILE = '<img src=x onerror="window.isHacked=1">';
 
 const run = promisify(execFile);
@@ -50,6 +51,7 @@ export class Cluster {
         '--port', String(first), '--peer-port', String(first + brokers),
         '--admin-port', String(cluster.admin), '--registry-port', String(cluster.registry),
         '--mqtt-port', String(cluster.mqtt), '--nats-port', String(cluster.nats),
+        '--option', 'tracing.endpoint=http://127.0.0.1:9/v1/traces',
         '--protocols', 'kafka,admin,registry,mqtt,nats', ...(secure ? ['--secure'] : []),
       ],
       { stdio: ['ignore', 'pipe', 'inherit'] },
@@ -123,6 +125,20 @@ export class Cluster {
     return () => client.kill('SIGKILL');
   }
 
+  /** A producer with a transaction open in `orders`; returns what ends the producer. */
+  async beginTransaction(transactionalId) {
+    const program = [
+      'import sys, time, confluent_kafka',
+      'producer = confluent_kafka.Producer({"bootstrap.servers": sys.argv[1], "transactional.id": sys.argv[2]})',
+      'producer.init_transactions(60); producer.begin_transaction()',
+      'producer.produce("orders", b"in a transaction", partition=0); producer.flush(60)',
+      'print("open", flush=True); time.sleep(600)',
+    ].join('\n');
+    const client = spawn(PYTHON, ['-c', program, this.kafka, transactionalId], { stdio: ['ignore', 'pipe', 'inherit'] });
+    await new Promise((resolve) => client.stdout.once('data', resolve));
+    return () => client.kill('SIGKILL');
+  }
+
   /** Topics, messages of all kinds and groups; `isHostile`: with names and contents that mean harm. */
   async fill({ isHostile = true } = {}) {
     this.odd = isHostile ? HOSTILE : 'odd one';
@@ -142,6 +158,8 @@ export class Cluster {
     await this.fillAccess();
     await this.fillSchemas();
     await this.fillSessions();
+    await this.fillPipelines();
+    await this.trace();
     for (const group of ['billing', this.odd]) {
       await this.kafkaesque(
         'consume', 'orders', '--group', group, '--from-beginning', '--max', '10', '--timeout', '60',
@@ -215,6 +233,32 @@ export class Cluster {
       'client.loop_forever()',
     ].join('\n');
     await run(PYTHON, ['-c', program, String(this.mqtt), 'kitchen', this.odd]);
+  }
+
+  /** What two queries of Spark leave: a sink's marker, and how far a source has read. */
+  async fillPipelines() {
+    const program = [
+      'import json, sys, confluent_kafka as kafka',
+      'servers, odd = sys.argv[1:]',
+      'for group, offset, said in [',
+      '    ("spark-sink-0d3c-shout-0", 41, json.dumps({"rows": 120, "bytes": 9000})),',
+      '    ("spark-sink-" + odd + "-0", 2, "no json"),',
+      '    ("flow-of-orders", 3, "spark"),',
+      ']:',
+      '    consumer = kafka.Consumer({"bootstrap.servers": servers, "group.id": group})',
+      '    place = kafka.TopicPartition("orders", 0, offset, said)',
+      '    for attempt in range(20):',
+      '        try: consumer.commit(offsets=[place], asynchronous=False); break',
+      '        except kafka.KafkaException: continue',
+      '    consumer.close()',
+    ].join('\n');
+    await run(PYTHON, ['-c', program, this.kafka, this.odd]);
+  }
+
+  /** A message that belongs to a trace, and somebody who reads it. */
+  async trace() {
+    const headers = [{ name: 'traceparent', value: `00-${TRACE}-b7ad6b7169203331-01` }];
+    await this.change('POST', '/topics/orders/messages', { key: 'traced', value: 'traced', headers });
   }
 
   /** Kill a broker as a machine would; the others notice within seconds. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { after, before, test } from 'node:test';
-import { CHANGE, Cluster, HOSTILE } from './cluster.mjs';
+import { CHANGE, Cluster, HOSTILE, TRACE } from './cluster.mjs';
 import { Eyes, launch } from './eyes.mjs';
 
 const PAGES = [
@@ -21,6 +21,9 @@ const PAGES = [
   ['controllers', 'high watermark'],
   ['transactions', 'the same in a terminal'],
   ['doctor', 'as of'],
+  ['pipelines', 'the same in a terminal'],
+  ['traces', 'Only what brokers still have'],
+  ['transactions?tab=open', 'Nothing is open in any partition'],
   ['schemas', 'search'],
   ['why', 'Why does it wait?'],
   ['access', 'the same in a terminal'],
@@ -48,6 +51,11 @@ const FILLED = [
   ['exchanges/logs', 'audit.#'],
   ['sessions', 'kitchen'],
   ['sessions/mqtt.session.kitchen', 'lamps/kitchen'],
+  ['pipelines', '0d3c-shout'],
+  ['pipelines/0d3c-shout', 'spark-sink-0d3c-shout-0'],
+  ['pipelines/flow-of-orders', 'Partition by partition'],
+  ['traces', TRACE],
+  [`traces/${TRACE}`, 'until it was committed'],
   ['groups', 'billing'],
   ['groups/billing', 'Nobody is in the group'],
   ['why?kind=group&name=billing', 'What helps'],
@@ -91,6 +99,8 @@ test('every page of an empty cluster says what to do', async () => {
     ['topics', 'kafkaesque topic create orders'],
     ['queues', 'kafkaesque queue create mails'],
     ['sessions', 'mosquitto_sub'],
+    ['pipelines', 'kafkaesque pipeline init'],
+    ['traces', 'tracing.endpoint='],
     ['groups', 'kafkaesque consume greetings --group my-group'],
     ['schemas', '/subjects/names-value/versions'],
     ['access', 'kafkaesque user create app'],
@@ -114,6 +124,7 @@ test('what means harm is shown as text', async () => {
   await eyes.go(cluster.url('/#/topics/orders?order=oldest'), HOSTILE);
   await eyes.go(cluster.url('/#/groups'), HOSTILE);
   await eyes.go(cluster.url('/#/exchanges'), HOSTILE);
+  await eyes.go(cluster.url('/#/pipelines'), HOSTILE);
   await eyes.go(cluster.url('/#/sessions'), HOSTILE);
   await eyes.go(cluster.url(`/#/sessions/${encodeURIComponent(`mqtt.session.${HOSTILE}`)}`), `lamps/${HOSTILE}`);
   await eyes.go(cluster.url(`/#/exchanges/${encodeURIComponent(HOSTILE)}`), HOSTILE);
@@ -264,6 +275,53 @@ test('a session is ended with what waits for it, after it was said what that is'
   await eyes.click('dialog button.danger');
   await eyes.page.waitForFunction(() => location.hash === '#/sessions');
   await eyes.page.waitForFunction(() => !document.querySelector('main')?.innerText.includes('kitchen'));
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('replicas are moved after it was said what is copied', async () => {
+  await cluster.change('POST', '/topics', { name: 'single', partitions: 1, replication_factor: 1 });
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/topics/single?tab=partitions'), 'first offset');
+  await eyes.click('button::-p-text(Move replicas…)');
+  await eyes.page.locator('dialog input').fill('1,2,3');
+  await eyes.see('kafkaesque topic reassign single --replicas 1,2,3');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('the replicas of 1 partitions of single would be moved');
+  await eyes.see('from each leader');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('the replicas of 1 partitions of single are moved');
+  await eyes.click('dialog[open] button::-p-text(close)');
+  await eyes.see('1, 2, 3');
+  await eyes.see('in sync');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a group is deleted, and what hangs is aborted', async () => {
+  await cluster.kafkaesque('consume', 'orders', '--group', 'short-lived', '--from-beginning', '--max', '1', '--timeout', '60');
+  const stop = await cluster.beginTransaction('open-one');
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/groups/short-lived'), 'Nobody is in the group');
+  await eyes.click('button::-p-text(Delete group…)');
+  await eyes.see('group short-lived would be deleted');
+  await eyes.see('kafkaesque group delete short-lived');
+  await eyes.page.locator('dialog input').fill('short-lived');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => location.hash === '#/groups');
+  await eyes.go(cluster.url('/#/transactions?tab=open'), 'open-one');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.go(cluster.url('/#/transactions'), 'Ongoing');
+  await eyes.click('button[aria-label="abort the transaction of open-one"]');
+  await eyes.see('the transaction of open-one in 1 partitions would be aborted');
+  await eyes.see('kafkaesque txn abort open-one');
+  await eyes.page.locator('dialog input').fill('open-one');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.danger');
+  await eyes.see('CompleteAbort');
+  stop();
   assert.deepEqual(eyes.complaints, []);
   await eyes.close();
 });

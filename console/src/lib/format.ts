@@ -33,6 +33,12 @@ export function duration(ms: number | null | undefined): string {
   return `${Math.round(seconds / 86_400)} d`;
 }
 
+/** Of something short: a millisecond has three digits behind the point. */
+export function micros(us: number | null | undefined): string {
+  if (us === null || us === undefined) return '–';
+  return us < 10_000_000 ? `${(us / 1000).toFixed(us < 100_000 ? 2 : 0)} ms` : duration(us / 1000);
+}
+
 /** Local time to the millisecond, as it can be compared and sorted. */
 export function time(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return '–';

@@ -641,6 +641,39 @@ export interface Partition {
   bytes: number | null;
 }
 
+/** A query of Spark's, as far as the cluster knows it: what it writes, or what it reads. */
+export interface Pipeline {
+  id: string;
+  kind: "sink" | "source";
+  topics: string[];
+  committed_at: number | null;
+  tasks: number | null;
+  batch: number | null;
+  rows: number | null;
+  bytes: number | null;
+  lag: number | null;
+  unknown: number;
+}
+
+/** Queries of Spark's. */
+export interface PipelineList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Pipeline[];
+}
+
+/** One query. */
+export interface PipelineView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  pipeline: Pipeline;
+  tasks: SinkTaskView[];
+}
+
 /** What becomes of one partition. */
 export interface PlannedMove {
   partition: number;
@@ -1012,6 +1045,17 @@ export interface ShownRole {
   rules: number;
 }
 
+/** What one task of a sink has written last. */
+export interface SinkTaskView {
+  task: number;
+  group: string;
+  topics: string[];
+  batch: number;
+  rows: number;
+  bytes: number;
+  committed_at: number | null;
+}
+
 /** Subjects that the client may see. */
 export interface SubjectList {
   as_of: number;
@@ -1145,6 +1189,52 @@ export interface TopicView {
   min_in_sync: number;
   partitions: Partition[];
   next: string | null;
+}
+
+/** A trace in a list, as far as brokers have a part in it. */
+export interface Trace {
+  trace: string;
+  begin_at: number;
+  duration_us: number;
+  spans: number;
+  topics: string[];
+  brokers: number[];
+}
+
+/** Traces of which brokers still have spans. */
+export interface TraceList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Trace[];
+  off: number[];
+}
+
+/** Something that took its time. */
+export interface TraceSpan {
+  span: string;
+  parent: string;
+  operation: string;
+  broker: number;
+  begin_us: number;
+  duration_us: number;
+  topic: string;
+  partition: number;
+  offset: number;
+  client_id: string;
+}
+
+/** One trace. */
+export interface TraceView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  trace: string;
+  begin_at: number;
+  duration_us: number;
+  spans: TraceSpan[];
 }
 
 /** A transactional id. */

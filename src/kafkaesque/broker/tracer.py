@@ -7,6 +7,8 @@ the message. When a consumer asks for what lies behind the record, it has been g
 from the commit to then. Messages of one batch may be of many traces, so that each has spans of its
 own, and none is the parent of another's.
 
+The newest spans are kept for those who look, in a ring of their own.
+
 Spans wait in a ring until `take` has them. Nothing here waits for whoever takes them: where the
 ring is full, the oldest one is dropped, and counted. What is looked into is bounded, too: by bytes
 a second, as batches may have to be unpacked, and by the number of records that wait.
@@ -25,6 +27,8 @@ from kafkaesque.model.trace_context import TRACEPARENT_BYTES, TraceContext, read
 
 #: Spans that wait to be taken.
 SPANS_MAX: Final = 8_192
+#: Spans that are kept to be shown, taken or not.
+NEWEST_MAX: Final = 4_096
 #: Traced records of all partitions that are not committed, or may still be given out.
 RECORDS_MAX: Final = 8_192
 #: Consumers whose place in a partition is known.
@@ -75,6 +79,8 @@ class Tracer:
         self._clock: Final = clock
         self._dice: Final = dice
         self._spans: Final[deque[Span]] = deque()
+        #: The same, whoever has taken them.
+        self._newest: Final[deque[Span]] = deque(maxlen=NEWEST_MAX)
         #: In the order of their offsets; partitions in that of their last append.
         self._records: Final[OrderedDict[TopicPartition, deque[_Traced]]] = OrderedDict()
         self._count = 0
@@ -160,6 +166,10 @@ class Tracer:
                 break
         return taken
 
+    def newest(self) -> list[Span]:
+        """Return the newest spans, oldest first, whether they were taken or not."""
+        return list(self._newest)
+
     # -- within
 
     def _contexts(
@@ -196,19 +206,19 @@ class Tracer:
         self.made += 1
         if len(self._spans) >= SPANS_MAX:
             self.lost += len(self.take(1))
-        self._spans.append(
-            Span(
-                name=f"{operation} {where.topic}",
-                operation=operation,
-                context=traced.context,
-                span_id=self._dice.unique_bytes(8),
-                begin_ns=begin_ns,
-                end_ns=max(begin_ns, self._now_ns()),
-                where=where,
-                offset=traced.offset,
-                client_id=client_id,
-            )
+        span = Span(
+            name=f"{operation} {where.topic}",
+            operation=operation,
+            context=traced.context,
+            span_id=self._dice.unique_bytes(8),
+            begin_ns=begin_ns,
+            end_ns=max(begin_ns, self._now_ns()),
+            where=where,
+            offset=traced.offset,
+            client_id=client_id,
         )
+        self._spans.append(span)
+        self._newest.append(span)
 
     def _forget_from(self, waiting: deque[_Traced], offset: int) -> None:
         while waiting and waiting[-1].offset >= offset:

@@ -61,7 +61,7 @@ from kafkaesque.groups.records import (
     read_offset_value,
 )
 from kafkaesque.groups.refusals import refusal
-from kafkaesque.groups.results import JoinResult, SyncResult, Work
+from kafkaesque.groups.results import CommittedOffset, JoinResult, SyncResult, Work
 from kafkaesque.groups.transactional_commits import TransactionalCommits
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.tables.core import TableCore, TableState
@@ -147,6 +147,10 @@ class GroupTable(TableCore[Event, GroupError, Work]):
         """Return where a group goes on, in each partition that it has committed."""
         committed = self._context.offsets.committed(group_id)
         return [(partition, each.offset) for partition, each in committed.items()]
+
+    def committed_offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return all that a group has committed, to be read only."""
+        return self._context.offsets.committed(group_id)
 
     @property
     def is_full(self) -> bool:

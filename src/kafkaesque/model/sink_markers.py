@@ -5,10 +5,31 @@ micro-batch that is repeated is written a second time, so whoever manages groups
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 #: What stands before is a prefix of the user's.
 _NAME: Final = re.compile(r".*spark-sink-.+-[0-9]+", re.DOTALL)
+
+
+#: The metadata of offsets that a query commits for those who watch its lag.
+PROGRESS_MARK: Final = "spark"
+_PARTS: Final = re.compile(r"(.*spark-sink-)(.+)-([0-9]+)", re.DOTALL)
+
+
+class SinkTask(NamedTuple):
+    """A task of a sink, by the name of its group."""
+
+    query: str
+    task: int
+
+
+def sink_task(group: str) -> SinkTask | None:
+    """Return whose marker a group keeps; None: it keeps none."""
+    found = _PARTS.fullmatch(group)
+    # No sink has so many tasks that a number of more digits is one.
+    if found is None or len(found[3]) > 9:
+        return None
+    return SinkTask(found[2], int(found[3]))
 
 
 def sink_id(query: str, task: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkaesque.model.sink_markers import PROGRESS_MARK
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -26,7 +27,8 @@ def commit_progress(cluster: Cluster, group_id: str, offsets: Mapping[Partition,
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        topics.setdefault(topic, []).append(OffsetCommitRequestPartition(partition, offset))
+        part = OffsetCommitRequestPartition(partition, offset, committed_metadata=PROGRESS_MARK)
+        topics.setdefault(topic, []).append(part)
     request = OffsetCommitRequest(
         group_id,
         topics=[

@@ -10,9 +10,11 @@ from kafkaesque.admin.api import (
     coordinator_action_part,
     finding_part,
     group_part,
+    pipelines,
     queue_part,
     scan_part,
     topic_part,
+    traces,
     transaction_part,
     why_part,
 )
@@ -34,6 +36,7 @@ from kafkaesque.admin.api.fan_out import FanOut, PartServer
 from kafkaesque.admin.api.group_changes import GroupChangePages, group_change_routes
 from kafkaesque.admin.api.groups import GroupPages
 from kafkaesque.admin.api.keys import KeyPages
+from kafkaesque.admin.api.pipelines import PipelinePages, pipeline_routes
 from kafkaesque.admin.api.plots import PlotPages
 from kafkaesque.admin.api.queue_changes import QueueChangePages
 from kafkaesque.admin.api.queue_routes import queue_routes
@@ -56,6 +59,7 @@ from kafkaesque.admin.api.schemas import SchemaPages, schema_routes
 from kafkaesque.admin.api.searching import SearchPages
 from kafkaesque.admin.api.sessions import SessionPages
 from kafkaesque.admin.api.topics import TopicPages
+from kafkaesque.admin.api.traces import TracePages, trace_routes
 from kafkaesque.admin.api.transformations import TransformationPages, transformation_routes
 from kafkaesque.admin.api.why import WhyPages
 from kafkaesque.admin.series import Sampler
@@ -75,6 +79,8 @@ _PARTS: Final = (
     scan_part,
     finding_part,
     why_part,
+    traces,
+    pipelines,
 )
 
 
@@ -134,6 +140,8 @@ def make_routes(
         *reassigning_routes(ReassigningPages(context, topics)),
         *connection_routes(ConnectionPages(context)),
         *client_session_routes(ClientSessionPages(context)),
+        *trace_routes(TracePages(context)),
+        *pipeline_routes(PipelinePages(context)),
         *why_routes(WhyPages(context)),
         *plot_routes(plots),
         *schema_routes(SchemaPages(context)),

@@ -271,6 +271,10 @@ ROWS: Final[Mapping[str, Row]] = {
         name=lambda call: call.params["transaction"],
     ),
     "listOpenTransactions": _FILTERED,
+    "listTraces": _FILTERED,
+    "showTrace": _FILTERED,
+    "listPipelines": _FILTERED,
+    "showPipeline": _FILTERED,
     # What no coordinator knows is the cluster's to end, as over Kafka.
     "abortHanging": Row(operation=_O.ALTER, hides_topic=True),
     "reassign": Row(operation=_O.ALTER, hides_topic=True),
