@@ -51,10 +51,10 @@ export class Cluster {
         '--port', String(first), '--peer-port', String(first + brokers),
         '--admin-port', String(cluster.admin), '--registry-port', String(cluster.registry),
         '--mqtt-port', String(cluster.mqtt), '--nats-port', String(cluster.nats),
-        '--option', 'tracing.endpoint=http://127.0.0.1:9/v1/traces',
         '--protocols', 'kafka,admin,registry,mqtt,nats', ...(secure ? ['--secure'] : []),
       ],
-      { stdio: ['ignore', 'pipe', 'inherit'] },
+      // Nobody takes what is traced there: brokers keep the newest of it for the console.
+      { stdio: ['ignore', 'pipe', 'inherit'], env: { ...process.env, KAFKAESQUE_TRACING_ENDPOINT: 'http://127.0.0.1:9/v1/traces' } },
     );
     const lines = createInterface({ input: cluster.process.stdout });
     const late = setTimeout(() => cluster.process.kill('SIGTERM'), START_MS_MAX);
@@ -158,6 +158,7 @@ export class Cluster {
     await this.fillAccess();
     await this.fillSchemas();
     await this.fillSessions();
+    await this.fillStreams();
     await this.fillPipelines();
     await this.trace();
     for (const group of ['billing', this.odd]) {
@@ -233,6 +234,22 @@ export class Cluster {
       'client.loop_forever()',
     ].join('\n');
     await run(PYTHON, ['-c', program, String(this.mqtt), 'kitchen', this.odd]);
+  }
+
+  /** A stream of JetStream with a consumer that has not asked for anything. */
+  async fillStreams() {
+    const program = [
+      'import asyncio, sys, nats',
+      'async def main():',
+      '    client = await nats.connect(f"nats://127.0.0.1:{sys.argv[1]}")',
+      '    streams = client.jetstream()',
+      '    await streams.add_stream(name="PARCELS", subjects=["parcels.*"], description=sys.argv[2])',
+      '    await streams.publish("parcels.new", b"one")',
+      '    await streams.pull_subscribe("parcels.*", "packer")',
+      '    await client.close()',
+      'asyncio.run(main())',
+    ].join('\n');
+    await run(PYTHON, ['-c', program, String(this.nats), this.odd]);
   }
 
   /** What two queries of Spark leave: a sink's marker, and how far a source has read. */

@@ -50,6 +50,9 @@ const FILLED = [
   ['exchanges', 'everything'],
   ['exchanges/logs', 'audit.#'],
   ['sessions', 'kitchen'],
+  ['sessions?tab=retained&filter=lamps/%2B', 'lamps/kitchen'],
+  ['sessions?tab=streams', 'PARCELS'],
+  ['sessions?tab=streams&stream=PARCELS', 'packer'],
   ['sessions/mqtt.session.kitchen', 'lamps/kitchen'],
   ['pipelines', '0d3c-shout'],
   ['pipelines/0d3c-shout', 'spark-sink-0d3c-shout-0'],
@@ -99,8 +102,10 @@ test('every page of an empty cluster says what to do', async () => {
     ['topics', 'kafkaesque topic create orders'],
     ['queues', 'kafkaesque queue create mails'],
     ['sessions', 'mosquitto_sub'],
+    ['sessions?tab=retained', 'mosquitto_pub'],
+    ['sessions?tab=streams', 'nats stream add ORDERS'],
     ['pipelines', 'kafkaesque pipeline init'],
-    ['traces', 'tracing.endpoint='],
+    ['traces', 'KAFKAESQUE_TRACING_ENDPOINT='],
     ['groups', 'kafkaesque consume greetings --group my-group'],
     ['schemas', '/subjects/names-value/versions'],
     ['access', 'kafkaesque user create app'],
@@ -126,6 +131,8 @@ test('what means harm is shown as text', async () => {
   await eyes.go(cluster.url('/#/exchanges'), HOSTILE);
   await eyes.go(cluster.url('/#/pipelines'), HOSTILE);
   await eyes.go(cluster.url('/#/sessions'), HOSTILE);
+  await eyes.go(cluster.url('/#/sessions?tab=retained'), HOSTILE);
+  await eyes.go(cluster.url('/#/sessions?tab=streams'), HOSTILE);
   await eyes.go(cluster.url(`/#/sessions/${encodeURIComponent(`mqtt.session.${HOSTILE}`)}`), `lamps/${HOSTILE}`);
   await eyes.go(cluster.url(`/#/exchanges/${encodeURIComponent(HOSTILE)}`), HOSTILE);
   await eyes.go(cluster.url(`/#/groups/${encodeURIComponent(HOSTILE)}`), HOSTILE);

@@ -865,6 +865,25 @@ export interface Redrive {
   stop?: boolean;
 }
 
+/** A name, and its last retained message. */
+export interface RetainedName {
+  name: string;
+  qos: number;
+  value: Content;
+  content_type: string | null;
+  expires_at: number | null;
+}
+
+/** Some of the names that a filter matches, sorted level by level. */
+export interface RetainedView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  filter: string;
+  items: RetainedName[];
+  next: string | null;
+}
+
 /** Roles. */
 export interface RoleList {
   as_of: number;
@@ -1054,6 +1073,67 @@ export interface SinkTaskView {
   rows: number;
   bytes: number;
   committed_at: number | null;
+}
+
+/** A stream; it is the topic of its name. */
+export interface Stream {
+  name: string;
+  description: string;
+  subjects: string[];
+  origins: string[];
+  is_mirror: boolean;
+  retention: string;
+  discard: string;
+  messages_max: number | null;
+  bytes_max: number | null;
+  age_max_ms: number | null;
+  consumers: number;
+  created_at: number | null;
+  leader: number | null;
+  messages: number | null;
+  bytes: number | null;
+  last_sequence: number | null;
+}
+
+/** A consumer of a stream that the cluster keeps; it is a queue. */
+export interface StreamConsumer {
+  name: string;
+  stream: string;
+  queue: string;
+  description: string;
+  is_durable: boolean;
+  deliver_policy: string;
+  ack_policy: string;
+  filters: string[];
+  deliver_subject: string | null;
+  paused_until: string | null;
+  deliveries_max: number | null;
+  unacknowledged_max: number | null;
+  created_at: number | null;
+  ready: number | null;
+  unacknowledged: number | null;
+  parked: number | null;
+  receivers: number | null;
+}
+
+/** Consumers of a stream. */
+export interface StreamConsumerList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: StreamConsumer[];
+}
+
+/** Streams. */
+export interface StreamList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Stream[];
 }
 
 /** Subjects that the client may see. */

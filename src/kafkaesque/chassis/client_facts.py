@@ -30,7 +30,7 @@ class ClientFacts(NamedTuple):
     """What one connection says of its client."""
 
     #: How many subscriptions there are, and some of them.
-    count: int
+    total: int
     subscriptions: tuple[SubscribedName, ...] = ()
     will: WillFact | None = None
     #: Where queues are that it has.

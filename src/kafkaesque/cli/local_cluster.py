@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import IO
+from typing import IO, Final
 
 from kafkaesque.broker.listeners import is_local_host
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
@@ -495,9 +495,14 @@ def _lock(directory: Path) -> IO[str]:
     return lock
 
 
+#: What may be the same for all brokers of a local cluster, and has no option of `up`.
+_FOR_ALL: Final = frozenset(("tracing.endpoint",))
+
+
 def _environment() -> dict[str, str]:
     """Return our environment without what would give all brokers one id, port or directory."""
-    words = [*SERVER_OPTIONS.names(), *(f"tls.{name}" for name in TLS_OPTIONS.names())]
+    names = set(SERVER_OPTIONS.names()) - _FOR_ALL
+    words = [*names, *(f"tls.{name}" for name in TLS_OPTIONS.names())]
     own = {"KAFKAESQUE_" + word.upper().replace(".", "_") for word in words}
     return {name: value for name, value in os.environ.items() if name not in own}
 

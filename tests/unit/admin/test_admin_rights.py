@@ -46,6 +46,12 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
     ),
     "listClientSessions": ("GET", "/sessions", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
     "showClientSession": ("GET", "/sessions/1:0", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listStreamConsumers": (
+        "GET",
+        "/streams/orders-eu/consumers",
+        None,
+        (_O.DESCRIBE, _T.TOPIC, "orders-eu"),
+    ),
     "endClientSession": (
         "DELETE",
         "/sessions/1:0?dry_run=true",
@@ -298,6 +304,8 @@ WITHOUT_NEEDS = {
     "listGroups",
     "listTransactions",
     "listOpenTransactions",
+    "listRetained",
+    "listStreams",
     "listTraces",
     "showTrace",
     "listPipelines",

@@ -43,6 +43,7 @@ from kafkaesque.admin.api.queue_routes import queue_routes
 from kafkaesque.admin.api.queues import QueuePages
 from kafkaesque.admin.api.reading import MessagePages
 from kafkaesque.admin.api.reassigning import ReassigningPages, reassigning_routes
+from kafkaesque.admin.api.retained import RetainedPages, retained_routes
 from kafkaesque.admin.api.router import Router
 from kafkaesque.admin.api.routes import (
     cluster_routes,
@@ -58,6 +59,7 @@ from kafkaesque.admin.api.rules import RulePages
 from kafkaesque.admin.api.schemas import SchemaPages, schema_routes
 from kafkaesque.admin.api.searching import SearchPages
 from kafkaesque.admin.api.sessions import SessionPages
+from kafkaesque.admin.api.streams import StreamPages, stream_routes
 from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.admin.api.traces import TracePages, trace_routes
 from kafkaesque.admin.api.transformations import TransformationPages, transformation_routes
@@ -140,6 +142,8 @@ def make_routes(
         *reassigning_routes(ReassigningPages(context, topics)),
         *connection_routes(ConnectionPages(context)),
         *client_session_routes(ClientSessionPages(context)),
+        *retained_routes(RetainedPages(context)),
+        *stream_routes(StreamPages(context)),
         *trace_routes(TracePages(context)),
         *pipeline_routes(PipelinePages(context)),
         *why_routes(WhyPages(context)),

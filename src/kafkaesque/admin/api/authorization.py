@@ -298,6 +298,15 @@ ROWS: Final[Mapping[str, Row]] = {
     "listListeners": _SEES_CLUSTER,
     "listClientSessions": _SEES_CLUSTER,
     "showClientSession": _SEES_CLUSTER,
+    "listRetained": _FILTERED,
+    "listStreams": _FILTERED,
+    # And of its consumers those that the client may see.
+    "listStreamConsumers": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.TOPIC,
+        name=lambda call: call.params["stream"],
+        is_hidden=True,
+    ),
     # And Delete on the queue of a session that is kept.
     "endClientSession": Row(operation=_O.ALTER),
     "listTransactions": _FILTERED,

@@ -104,7 +104,7 @@ def _client(
         user=plain(identity.user),
         peer=link.peer,
         opened_ms=clock.wall_ms() - max(0, clock.now_ms() - each.opened_ms),
-        subscriptions=facts.count,
+        subscriptions=facts.total,
         has_will=facts.will is not None,
         vhost=facts.vhost,
         queues=[plain(name) for name in facts.queues],
