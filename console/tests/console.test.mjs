@@ -271,17 +271,17 @@ test('an exchange is made, bound, asked, unbound and deleted, each with its comm
 
 test('a session is ended with what waits for it, after it was said what that is', async () => {
   const eyes = await Eyes.open(browser);
-  await eyes.go(cluster.url('/#/sessions?kept=true'), 'kitchen');
-  await eyes.click('main a::-p-text(kitchen)');
+  await eyes.go(cluster.url('/#/sessions?kept=true'), 'hall');
+  await eyes.click('main a::-p-text(hall)');
   await eyes.see('a will is its connection');
   await eyes.click('button::-p-text(End session…)');
-  await eyes.see('the session of kitchen would be ended, with its subscriptions and');
-  await eyes.see('kafkaesque queue delete mqtt.session.kitchen --yes');
+  await eyes.see('the session of hall would be ended, with its subscriptions and');
+  await eyes.see('kafkaesque queue delete mqtt.session.hall --yes');
   assert.deepEqual(await eyes.hindrances(), []);
-  await eyes.page.locator('dialog input').fill('kitchen');
+  await eyes.page.locator('dialog input').fill('hall');
   await eyes.click('dialog button.danger');
   await eyes.page.waitForFunction(() => location.hash === '#/sessions');
-  await eyes.page.waitForFunction(() => !document.querySelector('main')?.innerText.includes('kitchen'));
+  await eyes.page.waitForFunction(() => !document.querySelector('main')?.innerText.includes('hall'));
   assert.deepEqual(eyes.complaints, []);
   await eyes.close();
 });
@@ -579,6 +579,11 @@ test('a broker is killed while pages are open', async () => {
     ['topics', 'orders'],
     ['topics/orders', 'order number 59'],
     ['groups', 'billing'],
+    ['sessions', 'kitchen'],
+    ['sessions/mqtt.session.kitchen', 'lamps/kitchen'],
+    ['sessions?tab=streams', 'PARCELS'],
+    ['pipelines', '0d3c-shout'],
+    ['traces', 'Only what brokers still have'],
     ['controllers', 'down'],
     ['doctor', 'broker 3 is down'],
   ]) {

@@ -24,6 +24,11 @@ const PAGES = [
   ['queue-state', 'queues/mails?tab=state', 'kept from'],
   ['exchanges', 'exchanges', 'everything'],
   ['exchange', 'exchanges/logs', 'audit.#'],
+  ['sessions', 'sessions', 'kitchen'],
+  ['session', 'sessions/mqtt.session.kitchen', 'lamps/kitchen'],
+  ['retained', 'sessions?tab=retained', 'lamps/kitchen'],
+  ['streams', 'sessions?tab=streams', 'PARCELS'],
+  ['stream-consumers', 'sessions?tab=streams&stream=PARCELS', 'packer'],
   ['groups', 'groups', 'billing'],
   ['group', 'groups/billing', 'Nobody is in the group'],
   ['brokers', 'brokers', 'broker 3'],
@@ -31,7 +36,12 @@ const PAGES = [
   ['connections', 'connections', 'shop-frontend'],
   ['listeners', 'connections?tab=listeners', 'accepted'],
   ['controllers', 'controllers', 'high watermark'],
-  ['transactions', 'transactions', 'the same in a terminal'],
+  ['transactions', 'transactions', 'shop-orders'],
+  ['open-transactions', 'transactions?tab=open', 'shop-orders'],
+  ['pipelines', 'pipelines', '0d3c-shout'],
+  ['pipeline', 'pipelines/0d3c-shout', 'spark-sink-0d3c-shout-0'],
+  ['traces', 'traces', '0af7651916cd43dd8448eb211c80319c'],
+  ['trace', 'traces/0af7651916cd43dd8448eb211c80319c', 'until it was committed'],
   ['schemas', 'schemas', 'orders-value'],
   ['schema', 'schemas/orders-value', '"Order"'],
   ['why', 'why?kind=group&name=billing', 'What helps'],
@@ -59,12 +69,14 @@ async function publishFor(cluster, ms) {
   }
 }
 
+let stopProducer = () => {};
 const [cluster, browser] = await Promise.all([Cluster.start(), launch()]);
 try {
   await mkdir(folder, { recursive: true });
   await cluster.fill({ isHostile: false });
   const stopClient = cluster.keepConnected('shop-frontend');
   await publishFor(cluster, TRAFFIC_MS);
+  stopProducer = await cluster.beginTransaction('shop-orders');
   const eyes = await Eyes.open(browser, SIZE);
   for (const [name, page, text] of PAGES) {
     await eyes.go(cluster.url(`/#/${page}`), text);
@@ -79,6 +91,7 @@ try {
   await eyes.close();
   stopClient();
 } finally {
+  stopProducer();
   await browser.close();
   await cluster.stop();
 }
