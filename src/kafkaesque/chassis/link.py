@@ -155,6 +155,7 @@ class ClientConnection(ABC):
         "needs_login",
         "number",
         "opened_ms",
+        "published_to",
         "rights",
         "session_lifetime_ms",
         "shared",
@@ -198,6 +199,8 @@ class ClientConnection(ABC):
         self._turn_begun_ms = 0
         #: When it was admitted, and when the client was last seen to do something.
         self.opened_ms = 0
+        #: The topic or queue that it last published to, noted where quotas are.
+        self.published_to = ""
         self.active_ms = 0
         #: What the client calls itself; empty where it does not. Anybody may call itself anything.
         self.client_id = ""
@@ -575,10 +578,15 @@ class ClientConnection(ABC):
         self._unmute = None
         self.go_on()
 
-    def charge(self, quota: str, amount: float) -> None:
-        """Take an amount of a quota of the client's user, who waits if it was too much."""
+    def charge(self, quota: str, amount: float, to: str = "") -> None:
+        """Take an amount of a quota of the client's user, who waits if it was too much.
+
+        `to` is the queue or topic that is published to, as far as that is known.
+        """
         quotas = self.shared.chassis.quotas
         if quotas.is_active and self.identity is not None:
+            if to:
+                self.published_to = to
             wait_ms = quotas.charge(self.identity.user, quota, amount)
             if wait_ms:
                 self.mute(wait_ms)

@@ -18,6 +18,8 @@ class Counted(Protocol):
     active_ms: int
     #: What the client calls itself; empty where it does not.
     client_id: str
+    #: The topic or queue that it last published to, noted where quotas are.
+    published_to: str
 
     @property
     def number(self) -> int:

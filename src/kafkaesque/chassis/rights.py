@@ -62,6 +62,7 @@ class Rights:
     def _tell(
         self, operation: Operation, resource_type: ResourceType, name: str, decision: Decision
     ) -> None:
+        self._access.note_refusal(self.principal, self.host, operation, resource_type, name)
         audit = self._access.audit
         if audit.wants(AuditKind.REFUSAL):
             because = decision.because

@@ -22,6 +22,7 @@ from kafkaesque.access.principal_mapping import (
     PrincipalMapping,
 )
 from kafkaesque.access.principals import Principal, user_principal
+from kafkaesque.access.refusals import Refusal, Refusals
 from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client, offered
 from kafkaesque.access.sealing import ClusterKeys
 from kafkaesque.access.state import AccessState
@@ -64,6 +65,7 @@ class Access:
         "_on_changed",
         "_sessions",
         "audit",
+        "refusals",
         "run",
     )
 
@@ -86,6 +88,8 @@ class Access:
         self._clock = clock
         #: Where refusals are told.
         self.audit = audit
+        #: And which were the newest, whether they are audited or not.
+        self.refusals: Final = Refusals()
         self._dice = dice
         self._metadata = metadata
         self._controller = controller
@@ -121,6 +125,18 @@ class Access:
                 controller=self._controller,
             )
         return self._sessions
+
+    def note_refusal(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> None:
+        """Remember for a while that somebody was refused something."""
+        at_ms = self._clock.wall_ms()
+        self.refusals.note(Refusal(principal, host, operation, resource_type, name, at_ms))
 
     @property
     def is_stale(self) -> bool:

@@ -76,7 +76,7 @@ class Publisher:
         if not is_routable and not self._is_known:
             self.find_out(lambda: self.publish(event, outgoing, on_routed))
             return
-        link.charge(PRODUCER_BYTE_RATE, len(event.body))
+        link.charge(PRODUCER_BYTE_RATE, len(event.body), route.queues[0] if route.queues else "")
         on_outcome = on_routed(is_routable)
         if is_routable:
             shows = has_live or bool(route.topics)
