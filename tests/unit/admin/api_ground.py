@@ -26,6 +26,7 @@ from kafkaesque.broker.requests.queue_requests import (
     PutResult,
     QueueCounts,
 )
+from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
@@ -34,13 +35,15 @@ from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
-from kafkaesque.sim.cluster import KAFKA_PORT, SimCluster
+from kafkaesque.sim.cluster import KAFKA_PORT, MakeGateway, SimCluster
 from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.options import SimOptions
 
 T = TypeVar("T")
 
 PORT = 8080
 CHANGE = {CHANGE_HEADER: "1"}
+KAFKA_ONLY: Mapping[int, MakeGateway] = {KAFKA_PORT: KafkaGateway}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,8 @@ class Browser:
         self.headers: dict[str, str] = {}
         self.body = b""
         self.is_done = False
-        self._host = host
+        #: What requests say that they ask.
+        self.host = host
         self._world = world
         env = machine.boot()
         options = ListenOptions(framing=Framing.STREAM)
@@ -104,7 +108,7 @@ class Browser:
     ) -> None:
         assert self.connection is not None
         self.is_done, self.body = False, b""
-        all_headers = {"Host": f"{self._host}:{PORT}", **headers}
+        all_headers = {"Host": f"{self.host}:{PORT}", **headers}
         if body is not None:
             all_headers["Content-Length"] = str(len(body))
         request = h11.Request(method=method, target=target, headers=list(all_headers.items()))
@@ -131,6 +135,9 @@ class ClusterWithPorts(SimCluster):
 
     def _config(self, name: str) -> BrokerConfig:
         config = super()._config(name)
+        if self._is_secured:
+            # Beside such a port no other may be open to everybody; this one is, unannounced.
+            return config
         admin = default_listener(ADMIN, Address(name, PORT))
         return replace(config, listeners=[*config.listeners, admin])
 
@@ -138,11 +145,23 @@ class ClusterWithPorts(SimCluster):
 class ApiGround:
     """Three simulated brokers, each with the API."""
 
-    def __init__(self, seed: int = 1, serving: Sequence[str] = ("b1", "b2", "b3")) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        serving: Sequence[str] = ("b1", "b2", "b3"),
+        *,
+        options: SimOptions | None = None,
+        gateways: Mapping[int, MakeGateway] = KAFKA_ONLY,
+        is_secured: bool = False,
+    ) -> None:
+        """`gateways` are those beside the API; see `SimCluster` for what `is_secured` adds."""
         self.world = World(seed)
-        self.cluster = ClusterWithPorts(self.world, gateways={KAFKA_PORT: KafkaGateway})
+        self.cluster = ClusterWithPorts(
+            self.world, options, gateways=gateways, is_secured=is_secured
+        )
         self.lines: list[str] = []
         self._count = 0
+        self._is_secured = is_secured
         self._browsers: dict[str, Browser] = {}
         self.gateways: dict[str, AdminGateway] = {}
         self.cluster.start()
@@ -156,10 +175,14 @@ class ApiGround:
     def serve(self, name: str) -> None:
         """Open the admin port of a broker."""
         doors = self.cluster.brokers[name].doors
-        chassis = make_chassis(doors, self.lines.append)
+        chassis = self.chassis(name)
         gateway = AdminGateway(doors, chassis, "1.2.3", ConsolePages())
         gateway.start(default_listener(ADMIN, Address(name, PORT)))
         self.gateways[name] = gateway
+
+    def chassis(self, name: str) -> Chassis:
+        """Return what the admin port of a broker shares with its other ports; here nothing."""
+        return make_chassis(self.cluster.brokers[name].doors, self.lines.append)
 
     def run_until(self, condition: Callable[[], bool], ms: int = 60_000) -> None:
         self.world.loop.run_until(condition, ms)
@@ -167,7 +190,11 @@ class ApiGround:
     def browser(self, host: str = "b1") -> Browser:
         self._count += 1
         machine = self.world.add_machine(f"browser{self._count}")
-        return Browser(self.world, machine, host)
+        browser = Browser(self.world, machine, host)
+        if self._is_secured:
+            # Its port is not announced; see `ClusterWithPorts`.
+            browser.host = "localhost"
+        return browser
 
     def ask(
         self, method: str, path: str, body: object = None, host: str = "b1", **query: object

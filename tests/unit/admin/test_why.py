@@ -7,9 +7,21 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.admin.api.values import View
+from kafkaesque.admin.api import why_queue
+from kafkaesque.admin.api.part_pages import GroupAnswer
+from kafkaesque.admin.api.values import Member, TopicPartitions, View
 from kafkaesque.admin.api.why import presence_in
-from kafkaesque.admin.api.why_links import Link, Placed, WhyPartition, make_view, record_links
+from kafkaesque.admin.api.why_links import (
+    Link,
+    Placed,
+    WhyPartition,
+    cut_off_link,
+    make_view,
+    record_links,
+    with_doubt,
+)
+from kafkaesque.admin.api.why_queue_links import QueueFacts, queue_links
+from kafkaesque.admin.api.why_reader_links import reader_links
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -18,6 +30,7 @@ from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.broker.requests.queue_requests import (
     PutResult,
+    QueueCounts,
     RejectMessages,
     TakeMessages,
     TakenMessages,
@@ -285,16 +298,6 @@ def test_not_on_a_majority_yet() -> None:
     assert "not in sync: 3" in first.evidence
 
 
-def test_a_cause_behind_what_nobody_knows_is_not_certain() -> None:
-    unknown, blocking = (
-        Link(name="a", state="unknown", what=""),
-        Link(name="b", state="blocking", what=""),
-    )
-    view = View(as_of=1, seen_by=1)
-    assert make_view(view, "x", [unknown, blocking]).is_certain is False
-    assert make_view(view, "x", [blocking, unknown]).is_certain is True
-
-
 # -- groups
 
 
@@ -418,3 +421,127 @@ def test_what_does_not_exist_is_not_found(ground: ApiGround) -> None:
         assert told.status in (400, 404)
     assert ground.ask("GET", "/why/queues/none", message=0).status == 404
     assert ground.ask("GET", "/why/topics/orders/partitions/0").status == 400
+
+
+@pytest.mark.parametrize("host", ["/10.0.0.9", "10.0.0.9"])
+def test_a_quota_is_named_before_the_lag_that_follows_from_it(host: str) -> None:
+    member = Member(
+        member="m",
+        client_id="app",
+        host=host,
+        instance=None,
+        assignment=[TopicPartitions(topic="t", partitions=[0])],
+    )
+    group = GroupAnswer(state="Stable", kind="consumer", members=[member])
+
+    def causes(*throttled: tuple[str, str]) -> list[str]:
+        links = reader_links("g", group, [placed()], None, 0, frozenset(throttled))
+        return [each.name for each in links if each.state == "blocking"]
+
+    assert causes(("10.0.0.9", "app")) == ["quota"]
+    # Another client at the same address is another one.
+    assert causes(("10.0.0.9", "other")) == causes(("10.0.0.8", "app")) == causes() == ["lag"]
+
+
+def test_what_is_no_principal_is_refused(ground: ApiGround) -> None:
+    ground.create("orders")
+    for path in ("groups/billing?", "topics/orders/partitions/0?offset=0&"):
+        assert ground.ask("GET", f"/why/{path}principal=nobody").status == 400
+
+
+# -- what is not certain
+
+
+def link(name: str, state: str) -> Link:
+    return Link(name=name, state=state, what="")
+
+
+@pytest.mark.parametrize(
+    ("links", "cause", "is_certain"),
+    [
+        ([], None, True),
+        ([link("a", "passed")], None, True),
+        ([link("a", "passed"), link("b", "blocking"), link("c", "unknown")], "b", True),
+        ([link("a", "unknown"), link("b", "blocking")], "a", False),
+        ([link("a", "passed"), link("b", "unknown")], "b", False),
+    ],
+)
+def test_the_first_link_that_was_not_passed_is_the_cause(
+    links: list[Link], cause: str | None, is_certain: bool
+) -> None:
+    view = make_view(View(as_of=1, seen_by=1), "x", links)
+    assert (view.cause, view.is_certain) == (cause, is_certain)
+
+
+def test_a_broker_that_is_cut_off_calls_nothing_certain() -> None:
+    doubt = cut_off_link(2, [1, 3])
+    assert "1, 3" in (doubt.command or "")
+    for first in (
+        link("leader", "blocking"),
+        link("leader", "passed"),
+        link("written", "blocking"),
+    ):
+        links = with_doubt([first, link("lag", "blocking")], doubt)
+        view = make_view(View(as_of=1, seen_by=1), "x", links)
+        assert view.is_certain is False
+        assert view.cause == ("leader" if first == link("leader", "blocking") else "cut-off")
+    assert with_doubt([link("lag", "blocking")], None) == [link("lag", "blocking")]
+
+
+def test_since_when_nobody_leads_is_when_the_broker_was_lost(ground: ApiGround) -> None:
+    for number in range(6):
+        ground.create(f"solo{number}", factor=1)
+    topic = next(e for e in map("solo{}".format, range(6)) if leader_of(ground, e)[0] == "b3")
+    clock = ground.cluster.brokers["b1"].env.clock
+    killed_ms = clock.wall_ms()
+    ground.kill("b3")
+    group = ground.cluster.brokers["b1"].state.topic(topic).partitions[0].group
+    leaders = ground.cluster.brokers["b1"].leaders
+    ground.run_until(lambda: leaders.leader(group) is None)
+    ground.world.loop.run_for(30_000)
+    _, found, _ = record(ground, topic, 0)
+    assert killed_ms <= found["since"] < killed_ms + 10_000
+
+
+def gone(**removed: int) -> tuple[str, str]:
+    counts = QueueCounts(
+        ready=0,
+        delayed=0,
+        in_flight=0,
+        parked=0,
+        moving=0,
+        consumers=0,
+        oldest_ms=0,
+        floor=9,
+        end=9,
+        has_begun=True,
+        arrived=9,
+        removed=removed,
+        log_start=0,
+        log_end=9,
+        log_bytes=0,
+    )
+    name = QueueName(DEFAULT_VHOST, "q")
+    facts = QueueFacts(name=name, offset=3, options={}, replicas=(1,), leader=1, counts=counts)
+    *_, last = queue_links(facts, 0)
+    return last.name, last.state
+
+
+def test_why_a_message_is_gone_is_certain_if_all_went_the_same_way() -> None:
+    assert gone(settled=4) == ("settled", "blocking")
+    assert gone(settled=0, expired=2) == ("expired", "blocking")
+    assert gone(too_long=1) == ("dropped", "blocking")
+    assert gone(settled=1, expired=1) == ("present", "unknown")
+    assert gone(of_a_later_release=1) == ("present", "unknown")
+
+
+def test_an_earlier_message_of_a_group_that_was_not_found_may_still_be_there(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(why_queue, "AHEAD_MAX", 2)
+    queue = make_queue(ground, "fifo", ordered_groups="true")
+    for group in (b"a", b"b", b"c", b"mine"):
+        put(ground, queue, NewMessage(value=b"x", group=group))
+    last = put(ground, queue, NewMessage(value=b"x", group=b"mine"))
+    cause, _, is_certain = why(ground, "queues/fifo", message=last)
+    assert (cause, is_certain) == ("order", False)

@@ -16,6 +16,7 @@ from kafkaesque.admin.api import (
     topic_part,
     traces,
     transaction_part,
+    why_client_part,
     why_part,
 )
 from kafkaesque.admin.api.access import AccessPages
@@ -83,6 +84,7 @@ _PARTS: Final = (
     why_part,
     traces,
     pipelines,
+    why_client_part,
 )
 
 

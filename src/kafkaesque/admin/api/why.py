@@ -2,48 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.access.principals import read_principal
 from kafkaesque.admin.api.authorization import exchange_of, refuse_unknown_exchange
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.exchanges import sees_end
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import (
-    CONNECTIONS,
     GROUP,
     TRANSACTIONS,
-    ConnectionsAnswer,
     GroupAnswer,
     GroupQuestion,
-    Nothing,
     TransactionsAnswer,
     TransactionsQuestion,
 )
 from kafkaesque.admin.api.values import Origin, Transaction, View
 from kafkaesque.admin.api.why_access import Need, access_links
+from kafkaesque.admin.api.why_clients import WhyClientsAnswer, refused_links, writer_links
+from kafkaesque.admin.api.why_inquiry import Inquiry
 from kafkaesque.admin.api.why_links import (
-    BLOCKING,
+    PASSED,
     Link,
     Placed,
-    WhyPartitionAnswer,
-    WhyPartitionQuestion,
     WhyView,
+    is_held_up,
     make_view,
-    reader_links,
     record_links,
-    transaction_links,
+    with_doubt,
 )
-from kafkaesque.admin.api.why_part import PARTITIONS_MAX, WHY_PARTITIONS
+from kafkaesque.admin.api.why_part import PARTITIONS_MAX
 from kafkaesque.admin.api.why_queue import QueueInquiry
 from kafkaesque.admin.api.why_queue_links import QueueFacts, queue_links
+from kafkaesque.admin.api.why_reader_links import (
+    coordinator_link,
+    reader_links,
+    silent_coordinator_link,
+    transaction_links,
+    unknown_producer_link,
+)
 from kafkaesque.admin.api.why_routing import routing_links
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
-from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
+from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import InvalidRequest, RequestRefused, UnknownQueue
@@ -52,7 +57,6 @@ from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import decode_columns
 from kafkaesque.routing.message import RoutedMessage
 
-READ_MS_MAX: Final = 1_500
 #: A batch that decompresses to more is not looked into.
 DECOMPRESSED_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Of the batch that a record is in.
@@ -60,7 +64,8 @@ READ_BYTES_MAX: Final = 1
 
 _headers_decoder = msgspec.json.Decoder(dict[str, Any])
 
-OnPlaced = Callable[[Sequence[Placed], Sequence[Origin]], None]
+#: What a coordinator says of a group, or what is wrong with the coordinator, and who was asked.
+OnDescribed = Callable[[GroupAnswer | None, Link | None, Sequence[Origin]], None]
 
 
 class WhyRecordQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +115,8 @@ class WhyPages:
         topic, query = call.params["topic"], call.query
         text = call.params["partition"]
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-        where = TopicPartition(topic, number)
-        if not self._has(where):
+        where, inquiry = TopicPartition(topic, number), Inquiry(self._context)
+        if not inquiry.has(where):
             call.refuse(404, "UnknownTopicOrPartition", f"{where} does not exist")
             return
         if not _may_ask_of(call, query.principal):
@@ -125,29 +130,53 @@ class WhyPages:
 
             def on_seen(presence: str) -> None:
                 links = list(record_links(only, query.offset, presence, self._now_ms()))
-                blocks = any(each.state == BLOCKING for each in links)
                 about = f"{only.name} offset {query.offset}"
+                if is_held_up(links):
+                    self._add_writer(inquiry, call, about, topic, links, sources)
+                    return
                 needs: list[Need] = [(Operation.READ, ResourceType.TOPIC, topic)]
                 if query.group is not None:
                     needs.append((Operation.READ, ResourceType.GROUP, query.group))
-                if not blocks and query.principal:
+                if query.principal:
                     links += access_links(self._context.doors.access, query.principal, needs)
-                    blocks = any(each.state == BLOCKING for each in links)
-                if query.group is None or blocks:
-                    call.answer(self._view(about, links, sources))
+                if query.group is None or is_held_up(links):
+                    call.answer(self._view(about, links, sources, inquiry))
                     return
-                self._add_reader(call, query.group, placed, links, sources)
+                self._add_reader(inquiry, call, query.group, placed, links, sources)
 
             led = only.led
             if led is None or not led.start_offset <= query.offset < led.stable_offset:
                 on_seen("")
             else:
-                self._look_at(where, query.offset, on_seen)
+                self._look_at(inquiry, where, query.offset, on_seen)
 
-        self._place([where], on_placed)
+        inquiry.begin(lambda: inquiry.place([where], on_placed))
+
+    def _add_writer(
+        self,
+        inquiry: Inquiry,
+        call: Call[WhyRecordQuery, None],
+        about: str,
+        topic: str,
+        links: Sequence[Link],
+        sources: Sequence[Origin],
+    ) -> None:
+        """Before that nothing was written, say who may have wanted to write and could not."""
+        first = next(each for each in links if each.state != PASSED)
+        if first.name != "written":
+            call.answer(self._view(about, links, sources, inquiry))
+            return
+
+        def on_clients(clients: WhyClientsAnswer) -> None:
+            at = links.index(first)
+            found = [*links[:at], *writer_links(clients, topic), *links[at:]]
+            call.answer(self._view(about, found, sources, inquiry))
+
+        inquiry.clients([(Operation.WRITE, ResourceType.TOPIC, topic)], on_clients)
 
     def _add_reader(
         self,
+        inquiry: Inquiry,
         call: Call[WhyRecordQuery, None],
         group: str,
         placed: Sequence[Placed],
@@ -155,39 +184,64 @@ class WhyPages:
         sources: Sequence[Origin],
     ) -> None:
         offset = call.query.offset
+        about = f"{placed[0].name} offset {offset}, for the group {group}"
 
-        def on_described(answer: GroupAnswer | None, more: Sequence[Origin]) -> None:
-            def on_throttled(hosts: frozenset[str]) -> None:
-                read = reader_links(group, answer, placed, offset, self._now_ms(), hosts)
-                about = f"{placed[0].name} offset {offset}, for the group {group}"
-                call.answer(self._view(about, [*links, *read], [*sources, *more]))
+        def on_described(
+            answer: GroupAnswer | None, trouble: Link | None, more: Sequence[Origin]
+        ) -> None:
+            every = [*sources, *more]
+            if trouble is not None:
+                call.answer(self._view(about, [*links, trouble], every, inquiry))
+                return
 
-            self._find_throttled(answer, on_throttled)
+            def on_read(read: Sequence[Link]) -> None:
+                call.answer(self._view(about, [*links, *read], every, inquiry))
 
-        self._describe(group, on_described)
+            self._read(inquiry, group, answer, placed, offset, on_read)
 
-    def _find_throttled(
-        self, answer: GroupAnswer | None, on_found: Callable[[frozenset[str]], None]
+        self._describe(inquiry, group, on_described)
+
+    def _read(
+        self,
+        inquiry: Inquiry,
+        group: str,
+        answer: GroupAnswer | None,
+        placed: Sequence[Placed],
+        offset: int | None,
+        on_read: Callable[[Sequence[Link]], None],
     ) -> None:
-        """Find the members' addresses from which quotas hold back a connection."""
-        hosts = {each.host.lstrip("/") for each in (() if answer is None else answer.members)}
-        if not hosts:
-            on_found(frozenset())
-            return
+        """Make the links of a group's way, with clients that are held back or were refused."""
+        needs: list[Need] = [(Operation.READ, ResourceType.GROUP, group)]
+        needs += [
+            (Operation.READ, ResourceType.TOPIC, each) for each in {one.topic for one in placed}
+        ]
 
-        def on_listed(gathered: Gathered[ConnectionsAnswer]) -> None:
-            told = [each for one in gathered.answers.values() for each in one.connections]
-            on_found(frozenset(e.host for e in told if e.is_throttled and e.host in hosts))
+        def on_clients(clients: WhyClientsAnswer) -> None:
+            throttled = frozenset((each.host, each.client_id) for each in clients.throttled)
+            read = reader_links(group, answer, placed, offset, self._now_ms(), throttled)
+            is_missing = answer is not None and not answer.members
+            refused = list(refused_links(clients.refused)) if is_missing else []
+            on_read([*refused, *read])
 
-        self._context.fan_out.ask_all(CONNECTIONS, Nothing(), on_listed)
+        inquiry.clients(needs, on_clients)
 
-    def _look_at(self, where: TopicPartition, offset: int, on_seen: Callable[[str], None]) -> None:
+    def _look_at(
+        self,
+        inquiry: Inquiry,
+        where: TopicPartition,
+        offset: int,
+        on_seen: Callable[[str], None],
+    ) -> None:
         """Read the batch that an offset is in."""
 
         def on_read(outcome: FetchResult | RequestRefused) -> None:
-            on_seen("" if isinstance(outcome, RequestRefused) else presence_in(outcome, offset))
+            if isinstance(outcome, RequestRefused):
+                on_seen(str(outcome))
+            else:
+                on_seen(presence_in(outcome, offset))
 
-        self._context.doors.reading.fetch(where, offset, READ_BYTES_MAX, READ_MS_MAX, on_read)
+        fetch = self._context.doors.reading.fetch
+        fetch(where, offset, READ_BYTES_MAX, inquiry.left_ms(), on_read)
 
     # -- groups
 
@@ -196,9 +250,15 @@ class WhyPages:
         group, principal = call.params["group"], call.query.principal
         if not _may_ask_of(call, principal):
             return
-        access = self._context.doors.access
+        access, inquiry = self._context.doors.access, Inquiry(self._context)
+        about = f"the group {group}"
 
-        def on_described(answer: GroupAnswer | None, sources: Sequence[Origin]) -> None:
+        def on_described(
+            answer: GroupAnswer | None, trouble: Link | None, sources: Sequence[Origin]
+        ) -> None:
+            if trouble is not None:
+                call.answer(self._view(about, [trouble], sources, inquiry))
+                return
             wheres = {
                 TopicPartition(each.topic, each.partition)
                 for each in (() if answer is None else answer.offsets)
@@ -217,41 +277,48 @@ class WhyPages:
             allowed = list(access_links(access, principal, needs)) if principal else []
 
             def on_placed(placed: Sequence[Placed], more: Sequence[Origin]) -> None:
-                def on_throttled(hosts: frozenset[str]) -> None:
-                    read = reader_links(group, answer, placed, None, self._now_ms(), hosts)
+                def on_read(read: Sequence[Link]) -> None:
                     links = [*allowed, *read]
-                    call.answer(self._view(f"the group {group}", links, [*sources, *more]))
+                    call.answer(self._view(about, links, [*sources, *more], inquiry))
 
-                self._find_throttled(answer, on_throttled)
+                self._read(inquiry, group, answer, placed, None, on_read)
 
-            self._place(sorted(filter(self._has, seen))[:PARTITIONS_MAX], on_placed)
+            inquiry.place(sorted(filter(inquiry.has, seen))[:PARTITIONS_MAX], on_placed)
 
-        self._describe(group, on_described)
+        inquiry.begin(lambda: self._describe(inquiry, group, on_described))
 
-    def _describe(
-        self, group: str, on_done: Callable[[GroupAnswer | None, Sequence[Origin]], None]
-    ) -> None:
+    def _describe(self, inquiry: Inquiry, group: str, on_done: OnDescribed) -> None:
+        """Ask a group's coordinator; say what is wrong with it if there is none."""
         if OFFSETS_TOPIC not in self._context.doors.cluster.state.topics:
             # It is made with the first group.
-            on_done(GroupAnswer(state=""), [])
+            on_done(GroupAnswer(state=""), None, [])
             return
-        try:
-            node = self._context.leader(self._context.doors.groups.find(group))
-        except RequestRefused:
-            on_done(None, [])
+        where = inquiry.coordinator(lambda: self._context.doors.groups.find(group))
+        if where is None:
+            on_done(None, None, [])
             return
 
-        def on_described(gathered: Gathered[GroupAnswer]) -> None:
-            on_done(gathered.answers.get(node), gathered.sources)
+        def on_placed(placed: Sequence[Placed], sources: Sequence[Origin]) -> None:
+            (only,) = placed
+            trouble = coordinator_link(f"the group {group}", only, self._now_ms())
+            if only.leader is None or only.led is None:
+                on_done(None, trouble or silent_coordinator_link(f"the group {group}"), sources)
+                return
+            node = NodeId(only.leader)
 
-        self._context.fan_out.ask(GROUP, {node: GroupQuestion(group=group)}, on_described)
+            def on_described(gathered: Gathered[GroupAnswer]) -> None:
+                on_done(gathered.answers.get(node), None, gathered.sources)
+
+            inquiry.ask(GROUP, {node: GroupQuestion(group=group)}, on_described)
+
+        inquiry.place([where], on_placed)
 
     # -- transactions
 
     def why_producer(self, call: Call[NoQuery, None]) -> None:
         """Say what a transaction waits for, by its transactional id or its producer's id."""
         name = call.params["producer"]
-        fan_out = self._context.fan_out
+        inquiry = Inquiry(self._context)
 
         def on_listed(gathered: Gathered[TransactionsAnswer]) -> None:
             told = [each for answer in gathered.answers.values() for each in answer.transactions]
@@ -265,7 +332,7 @@ class WhyPages:
                 None,
             )
             if found is None:
-                self._answer_transaction(call, name, None, gathered.sources)
+                self._answer_unknown(inquiry, call, name, gathered.sources)
                 return
             node = NodeId(found.coordinator)
             question = TransactionsQuestion(ids=[found.transactional_id])
@@ -275,31 +342,54 @@ class WhyPages:
                 whole = (
                     found if answer is None or not answer.transactions else (answer.transactions[0])
                 )
-                self._answer_transaction(call, name, whole, gathered.sources)
+                self._answer_transaction(inquiry, call, name, whole, gathered.sources)
 
-            fan_out.ask(TRANSACTIONS, {node: question}, on_described)
+            inquiry.ask(TRANSACTIONS, {node: question}, on_described)
 
-        fan_out.ask_all(TRANSACTIONS, TransactionsQuestion(), on_listed)
+        inquiry.begin(lambda: inquiry.ask_all(TRANSACTIONS, TransactionsQuestion(), on_listed))
+
+    def _answer_unknown(
+        self, inquiry: Inquiry, call: Call[NoQuery, None], name: str, sources: Sequence[Origin]
+    ) -> None:
+        """Say of whom no coordinator has told whether one might, that has not answered."""
+        about, now_ms = f"the producer {name}", self._now_ms()
+        silent = [each.broker for each in sources if each.missing is not None]
+
+        def on_placed(placed: Sequence[Placed], more: Sequence[Origin]) -> None:
+            troubles = (coordinator_link(about, each, now_ms) for each in placed)
+            trouble = next(filter(None, troubles), None)
+            is_told = all(each.leader not in silent for each in placed) if placed else not silent
+            link = trouble or unknown_producer_link(name, [] if is_told else silent)
+            call.answer(self._view(about, [link], [*sources, *more], inquiry))
+
+        if TRANSACTIONS_TOPIC not in self._context.doors.cluster.state.topics:
+            on_placed([], [])
+            return
+        where = inquiry.coordinator(lambda: self._context.doors.transactions.find(name))
+        # A producer's id says nothing of who coordinates it.
+        is_name = where is not None and not name.isdigit()
+        inquiry.place([where] if is_name and where is not None else [], on_placed)
 
     def _answer_transaction(
         self,
+        inquiry: Inquiry,
         call: Call[NoQuery, None],
         name: str,
-        found: Transaction | None,
+        found: Transaction,
         sources: Sequence[Origin],
     ) -> None:
         wheres = [
             TopicPartition(each.topic, number)
-            for each in (() if found is None else found.partitions)
+            for each in found.partitions
             for number in each.partitions
             if call.sees(ResourceType.TOPIC, each.topic)
         ]
 
         def on_placed(placed: Sequence[Placed], more: Sequence[Origin]) -> None:
-            links = list(transaction_links(found, name, placed, self._now_ms()))
-            call.answer(self._view(f"the producer {name}", links, [*sources, *more]))
+            links = list(transaction_links(found, placed, self._now_ms()))
+            call.answer(self._view(f"the producer {name}", links, [*sources, *more], inquiry))
 
-        self._place(list(filter(self._has, wheres))[:PARTITIONS_MAX], on_placed)
+        inquiry.place(list(filter(inquiry.has, wheres))[:PARTITIONS_MAX], on_placed)
 
     # -- queues
 
@@ -316,11 +406,15 @@ class WhyPages:
             call.refuse(404, "UnknownQueue", f"queue {name} has no such partition")
             return
 
+        inquiry = Inquiry(self._context)
+
         def on_facts(facts: QueueFacts) -> None:
             about = f"message {offset} of the queue {name}"
-            call.answer(self._view(about, list(queue_links(facts)), []))
+            links = list(queue_links(facts, self._now_ms()))
+            call.answer(self._view(about, links, [], inquiry))
 
-        QueueInquiry(self._context, call, queue, call.query.partition, offset, on_facts).start()
+        found = QueueInquiry(inquiry, call, queue, call.query.partition, offset, on_facts)
+        inquiry.begin(found.start)
 
     # -- exchanges
 
@@ -342,62 +436,17 @@ class WhyPages:
             refuse_unknown_exchange(call)
             return
         about = f"a message with the key {query.key!r} at the exchange {word}"
-        call.answer(self._view(about, found, []))
-
-    # -- partitions
-
-    def _has(self, where: TopicPartition) -> bool:
-        topic = self._context.doors.cluster.state.topics.get(where.topic)
-        return topic is not None and 0 <= where.partition < len(topic.partitions)
-
-    def _place(self, wheres: Iterable[TopicPartition], on_placed: OnPlaced) -> None:
-        cluster = self._context.doors.cluster
-        asked = list(wheres)
-        leaders = {
-            where: cluster.leaders.leader(cluster.state.partition(where).group) for where in asked
-        }
-        questions: dict[NodeId, dict[str, list[int]]] = {}
-        for where, leader in leaders.items():
-            if leader is not None:
-                topics = questions.setdefault(leader, {})
-                topics.setdefault(where.topic, []).append(where.partition)
-
-        def on_gathered(gathered: Gathered[WhyPartitionAnswer]) -> None:
-            led = {
-                TopicPartition(each.topic, each.partition): each
-                for answer in gathered.answers.values()
-                for each in answer.partitions
-            }
-            placed = []
-            for where in asked:
-                state = cluster.state.partition(where)
-                recovery = cluster.state.recoveries.get(state.group)
-                lost = [node for node in state.replicas if not cluster.is_alive(node)]
-                placed.append(
-                    Placed(
-                        topic=where.topic,
-                        partition=where.partition,
-                        replicas=state.replicas,
-                        lost={int(node): cluster.lost_ms(node) for node in lost},
-                        leader=leaders[where],
-                        is_recovering=recovery is not None and recovery.is_open,
-                        led=led.get(where),
-                    )
-                )
-            on_placed(placed, gathered.sources)
-
-        self._context.fan_out.ask(
-            WHY_PARTITIONS,
-            {node: WhyPartitionQuestion(partitions=each) for node, each in questions.items()},
-            on_gathered,
-        )
+        inquiry = Inquiry(self._context)
+        inquiry.begin(lambda: call.answer(self._view(about, found, [], inquiry)))
 
     def _now_ms(self) -> int:
         return self._context.now()
 
-    def _view(self, about: str, links: Sequence[Link], sources: Sequence[Origin]) -> WhyView:
+    def _view(
+        self, about: str, links: Sequence[Link], sources: Sequence[Origin], inquiry: Inquiry
+    ) -> WhyView:
         view = View(as_of=self._now_ms(), seen_by=self._context.node, sources=list(sources))
-        return make_view(view, about, links)
+        return make_view(view, about, with_doubt(links, inquiry.doubt))
 
 
 def presence_in(result: FetchResult, offset: int) -> str:
@@ -420,7 +469,13 @@ def presence_in(result: FetchResult, offset: int) -> str:
 
 
 def _may_ask_of(call: Call[Any, None], principal: str) -> bool:
-    """Tell whether the client may know what somebody may do; answer that it may not."""
+    """Tell whether the client may know what somebody may do; answer that it may not.
+
+    Raises:
+        InvalidRequest: that is no principal.
+    """
+    if principal:
+        read_principal(principal)
     if not principal or call.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return True
     call.refuse(403, "Forbidden", "no rule allows Describe on the cluster")

@@ -2,8 +2,9 @@
 
 Theory of operation. A message, a group or a transaction passes one thing after another; each is a
 link, made here from facts that others have gathered, and nothing is asked here. The first link that
-blocks is the cause: what comes after it may only follow from it. A link is `unknown` where whoever
-would know was not asked or did not answer; then no cause behind it is called certain.
+was not passed is the cause: what comes after it may only follow from it. A link is `unknown` where
+whoever would know did not answer, or where it may be what blocks and nobody can tell; a cause that
+is unknown, or behind such a link, is not called certain.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from kafkaesque.admin.api.part_pages import GroupAnswer
-from kafkaesque.admin.api.values import Transaction, View
+from kafkaesque.admin.api.values import View
 
 PASSED: Final = "passed"
 BLOCKING: Final = "blocking"
@@ -42,9 +42,9 @@ class WhyView(View, frozen=True, kw_only=True):
     """The chain, in the order of the way."""
 
     about: str
-    #: The name of the first link that blocks; null: nothing does, as far as is known.
+    #: The name of the first link that was not passed; null: all were.
     cause: str | None
-    #: Whether nothing before the cause is unknown.
+    #: Whether that link blocks; one that is unknown may.
     is_certain: bool
     links: list[Link]
 
@@ -89,6 +89,8 @@ class WhyPartitionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Those that are led here."""
 
     partitions: list[WhyPartition]
+    #: Why this broker's disk takes no records; null: it does, or an older release does not say.
+    disk_refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,21 +115,48 @@ class Placed:
 
 def make_view(view: View, about: str, links: Sequence[Link]) -> WhyView:
     """Return links with their cause; `view` says when and by whom it was seen."""
-    cause, is_certain = None, True
-    for each in links:
-        if each.state == BLOCKING:
-            cause = each.name
-            break
-        is_certain = is_certain and each.state != UNKNOWN
+    first = next((each for each in links if each.state != PASSED), None)
     return WhyView(
         as_of=view.as_of,
         seen_by=view.seen_by,
         sources=view.sources,
         about=about,
-        cause=cause,
-        is_certain=is_certain,
+        cause=None if first is None else first.name,
+        is_certain=first is None or first.state == BLOCKING,
         links=list(links),
     )
+
+
+def is_held_up(links: Sequence[Link]) -> bool:
+    """Tell whether a link was not passed."""
+    return any(each.state != PASSED for each in links)
+
+
+def cut_off_link(node: int, silent: Sequence[int]) -> Link:
+    """Say that a broker does not know what is true in its cluster now."""
+    names = ", ".join(map(str, silent[:NAMES_MAX]))
+    return Link(
+        name="cut-off",
+        state=UNKNOWN,
+        what=f"broker {node} is cut off from the controller: what it knows may be old",
+        evidence=[f"not heard of: {names}" if silent else "all brokers are heard of"],
+        command=f"start broker {names}, or ask another broker" if silent else "ask another broker",
+    )
+
+
+def with_doubt(links: Sequence[Link], doubt: Link | None) -> list[Link]:
+    """Return links as somebody may say them whose metadata may be old.
+
+    That nobody leads, or does not answer, remains the first thing to be looked at.
+    """
+    if doubt is None:
+        return list(links)
+    if not links or links[0].name not in ("leader", "coordinator"):
+        return [doubt, *links]
+    first = links[0]
+    if first.state == BLOCKING:
+        first = msgspec.structs.replace(first, state=UNKNOWN)
+    return [first, doubt, *links[1:]]
 
 
 # -- partitions
@@ -190,7 +219,7 @@ def writing_links(placed: Placed, led: WhyPartition) -> Iterator[Link]:
 def record_links(placed: Placed, offset: int, presence: str, now_ms: int) -> Iterator[Link]:
     """Say what has become of the record at an offset.
 
-    `presence`: there, compacted, aborted, marker, or empty where that is not known.
+    `presence`: there, compacted, aborted, marker; anything else says why that is not known.
     """
     yield leader_link(placed, now_ms)
     led = placed.led
@@ -276,8 +305,10 @@ def _presence_link(placed: Placed, led: WhyPartition, offset: int, presence: str
         ),
         "marker": (BLOCKING, "that is the end of a transaction, and no record"),
     }
-    state, what = said.get(presence, (UNKNOWN, "the record was not looked at"))
+    state, what = said.get(presence, (UNKNOWN, "its leader has not let it be read"))
     evidence = [f"cleanup.policy={led.cleanup_policy}"] if presence == "compacted" else []
+    if presence not in said:
+        evidence = [presence or "its batch cannot be decoded"]
     names = {"compacted": "compacted", "aborted": "aborted", "marker": "aborted"}
     return Link(
         name=names.get(presence, "present"),
@@ -286,181 +317,3 @@ def _presence_link(placed: Placed, led: WhyPartition, offset: int, presence: str
         evidence=evidence,
         command=f"kafkaesque consume {placed.topic} --from {offset}" if state == PASSED else None,
     )
-
-
-# -- groups
-
-
-def reader_links(
-    group: str,
-    answer: GroupAnswer | None,
-    placed: Sequence[Placed],
-    offset: int | None,
-    now_ms: int,
-    throttled: frozenset[str] = frozenset(),
-) -> Iterator[Link]:
-    """Say why a group has not read on, or with an offset, of one partition, not as far as that.
-
-    `throttled` are addresses of clients that a quota holds back.
-    """
-    if answer is None:
-        yield Link(
-            name="coordinator",
-            state=UNKNOWN,
-            what=f"the coordinator of {group} does not answer",
-            command="kafkaesque doctor",
-        )
-        return
-    if not answer.state:
-        yield Link(
-            name="group",
-            state=BLOCKING,
-            what=f"there is no group {group}: nobody has consumed by this name",
-            command="kafkaesque group list",
-        )
-        return
-    if not answer.members:
-        last = max((each.at_ms for each in answer.offsets), default=None)
-        yield Link(
-            name="members",
-            state=BLOCKING,
-            what=f"nobody consumes: the group {group} has no members",
-            evidence=[f"state {answer.state}"],
-            since=last,
-            command="start its consumers",
-        )
-        return
-    yield Link(name="members", state=PASSED, what=f"{len(answer.members)} members consume")
-    if answer.state not in ("Stable", "Empty"):
-        yield Link(
-            name="rebalance",
-            state=BLOCKING,
-            what=f"a rebalance of {group} waits for members to give up partitions, or to join",
-            evidence=[
-                f"state {answer.state}",
-                *(f"{each.client_id} at {each.host}" for each in answer.members[:NAMES_MAX]),
-            ],
-            command=f"kafkaesque group describe {group}",
-        )
-    else:
-        yield Link(name="rebalance", state=PASSED, what=f"the group is {answer.state}")
-    for each in placed:
-        if each.leader is None or each.led is None:
-            yield leader_link(each, now_ms)
-    yield from _positions(group, answer, placed, offset, throttled)
-
-
-def _positions(
-    group: str,
-    answer: GroupAnswer,
-    placed: Sequence[Placed],
-    offset: int | None,
-    throttled: frozenset[str],
-) -> Iterator[Link]:
-    owners = {
-        (each.topic, number): member
-        for member in answer.members
-        for each in member.assignment
-        for number in each.partitions
-    }
-    committed = {(each.topic, each.partition): each for each in answer.offsets}
-    lagging: list[tuple[int, Placed]] = []
-    for each in placed:
-        if each.led is None:
-            continue
-        found = committed.get((each.topic, each.partition))
-        position = each.led.start_offset if found is None else found.offset
-        wanted = each.led.high_watermark if offset is None else offset + 1
-        if position < wanted:
-            lagging.append((wanted - position, each))
-            if position >= each.led.stable_offset:
-                yield stable_link(each, each.led, position)
-    lagging.sort(key=lambda each: -each[0])
-    if not lagging:
-        what = "the group has read it" if offset is not None else "the group has read everything"
-        yield Link(name="lag", state=PASSED, what=what)
-        return
-    lag, worst = lagging[0]
-    where = (worst.topic, worst.partition)
-    owner = owners.get(where)
-    found = committed.get(where)
-    evidence = [
-        f"{len(lagging)} partitions have messages that are not read",
-        f"{worst.name}: committed {'nothing' if found is None else found.offset}, {lag} to go",
-    ]
-    if owner is None:
-        yield Link(
-            name="assigned",
-            state=BLOCKING,
-            what=f"no member of {group} has {worst.name}",
-            evidence=evidence,
-            command=f"kafkaesque group describe {group}",
-        )
-        return
-    if owner.host.lstrip("/") in throttled:
-        yield Link(
-            name="quota",
-            state=BLOCKING,
-            what=f"a quota holds back {owner.client_id} at {owner.host}, which has {worst.name}",
-            evidence=[*evidence, "a broker reads nothing more from its connection for a while"],
-            command="kafkaesque config --help    (consumer_byte_rate, request_percentage)",
-        )
-        return
-    yield Link(
-        name="lag",
-        state=BLOCKING,
-        what=f"{owner.client_id} at {owner.host} has {worst.name} and is {lag} messages behind",
-        evidence=evidence,
-        since=None if found is None else found.at_ms,
-        command=f"kafkaesque group describe {group}",
-    )
-
-
-# -- transactions
-
-
-def transaction_links(
-    found: Transaction | None, name: str, placed: Sequence[Placed], now_ms: int
-) -> Iterator[Link]:
-    """Say what a transaction waits for."""
-    if found is None:
-        yield Link(
-            name="known",
-            state=BLOCKING,
-            what=f"no coordinator knows {name}",
-            evidence=["producers without a transactional id have no coordinator"],
-            command="kafkaesque txn list",
-        )
-        return
-    yield Link(
-        name="known",
-        state=PASSED,
-        what=f"broker {found.coordinator} coordinates {found.transactional_id}",
-    )
-    is_ending = found.state in ("PrepareCommit", "PrepareAbort")
-    if is_ending:
-        for each in placed:
-            if each.leader is None:
-                yield leader_link(each, now_ms)
-    names = [f"{each.topic}: {', '.join(map(str, each.partitions))}" for each in found.partitions]
-    if found.state == "Ongoing" or is_ending:
-        what = (
-            "it is open: its producer has neither committed nor aborted"
-            if found.state == "Ongoing"
-            else "it has ended, and not all partitions have their markers"
-        )
-        yield Link(
-            name="transaction",
-            state=BLOCKING,
-            what=what,
-            evidence=[
-                f"producer {found.producer_id}, state {found.state}, timeout {found.timeout_ms} ms",
-                *names[:NAMES_MAX],
-            ],
-            since=found.since,
-            command=f"kafkaesque txn abort {found.transactional_id}",
-        )
-    else:
-        yield Link(
-            name="transaction", state=PASSED, what=f"nothing is open: its state is {found.state}"
-        )

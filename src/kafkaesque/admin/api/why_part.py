@@ -41,7 +41,8 @@ def _answer(context: Context, question: WhyPartitionQuestion) -> WhyPartitionAns
                 continue
             if partition.is_leader:
                 found.append(_describe(partition, None if refusal is None else str(refusal)))
-    return WhyPartitionAnswer(partitions=found)
+    told = None if refusal is None else str(refusal)
+    return WhyPartitionAnswer(partitions=found, disk_refusal=told)
 
 
 def _describe(partition: Partition, refusal: str | None) -> WhyPartition:

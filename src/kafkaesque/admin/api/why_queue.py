@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from kafkaesque.access.operations import ResourceType
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.calls import Call
-from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.why_clients import WhyClientsAnswer, writer_links
+from kafkaesque.admin.api.why_inquiry import Inquiry
 from kafkaesque.admin.api.why_queue_links import Burial, QueueFacts, burial_of, group_of
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.effective_options import effective_options
@@ -19,8 +20,8 @@ from kafkaesque.broker.requests.queue_requests import (
     QueueCounts,
 )
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.ids import NodeId
 
-ANSWER_MS_MAX: Final = 1_500
 #: Earlier messages among which one of the same group is looked for, and dead letters.
 AHEAD_MAX: Final = 1_000
 LETTERS_MAX: Final = 1_000
@@ -34,15 +35,16 @@ class QueueInquiry:
 
     def __init__(
         self,
-        context: Context,
+        inquiry: Inquiry,
         call: Call[Any, Any],
         queue: QueueState,
         partition: int,
         offset: int,
         on_facts: OnFacts,
     ) -> None:
-        state = queue.partitions[partition]
+        state, context = queue.partitions[partition], inquiry.context
         leader = context.doors.cluster.leaders.leader(state.group)
+        self._inquiry = inquiry
         self._context = context
         self._call = call
         self._queue = queue
@@ -54,6 +56,7 @@ class QueueInquiry:
             options=effective_options(context.doors.cluster.state, queue),
             replicas=list(state.replicas),
             leader=None if leader is None else int(leader),
+            lost=inquiry.lost(state.replicas),
         )
 
     def start(self) -> None:
@@ -62,7 +65,8 @@ class QueueInquiry:
             self._on_facts(self._facts)
             return
         request = AskQueue(log_id=self._queue.topic_id, partition=self._partition)
-        self._context.doors.queues.ask(request, QueueCounts, ANSWER_MS_MAX, self._on_counts)
+        left_ms = self._inquiry.left_ms()
+        self._context.doors.queues.ask(request, QueueCounts, left_ms, self._on_counts)
 
     def _on_counts(self, outcome: QueueCounts | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
@@ -97,20 +101,45 @@ class QueueInquiry:
         return self._facts.options.get("ordered.groups") == "true"
 
     def _on_ahead(self, found: PeekedMessage, outcome: PeekedMessages | RequestRefused) -> None:
+        is_seen = False
         if not isinstance(outcome, RequestRefused):
             group = group_of(found)
             for each in outcome.messages:
+                is_seen = is_seen or each.message.offset >= found.message.offset
                 is_before = each.message.offset < found.message.offset
                 if is_before and group_of(each) == group and each.place != "parked":
                     self._facts = replace(self._facts, ahead=each)
                     break
+        if self._facts.ahead is None and not is_seen:
+            self._facts = replace(self._facts, is_order_known=False)
         self._on_facts(self._facts)
+
+    # -- what was not put yet
+
+    def _look_at_writers(self) -> None:
+        """Find out whether the leader's disk is full, and who was kept from publishing."""
+        leader, resource = self._facts.leader, queue_resource(self._queue.queue)
+        needs = [(Operation.WRITE, ResourceType.QUEUE, resource)]
+
+        def on_clients(clients: WhyClientsAnswer) -> None:
+            writers = tuple(writer_links(clients, self._queue.queue.name))
+            self._facts = replace(self._facts, writers=writers)
+            self._on_facts(self._facts)
+
+        def on_refusal(refusal: str | None) -> None:
+            self._facts = replace(self._facts, disk_refusal=refusal)
+            self._inquiry.clients(needs, on_clients)
+
+        self._inquiry.disk_refusal(NodeId(leader or 0), on_refusal)
 
     # -- dead letters
 
     def _look_for_burial(self) -> None:
         word, counts = self._facts.options.get("dead.letter.queue"), self._facts.counts
-        if not word or counts is None or self._facts.offset >= counts.end:
+        if counts is not None and self._facts.offset >= counts.end:
+            self._look_at_writers()
+            return
+        if not word or counts is None:
             self._on_facts(self._facts)
             return
         name = QueueName(self._queue.queue.vhost, word)
@@ -149,4 +178,5 @@ class QueueInquiry:
             messages_max=most,
             bytes_max=PEEKED_BYTES_MAX,
         )
-        self._context.doors.queues.ask(request, PeekedMessages, ANSWER_MS_MAX, on_done)
+        left_ms = self._inquiry.left_ms()
+        self._context.doors.queues.ask(request, PeekedMessages, left_ms, on_done)

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaesque.admin.api.why_links import BLOCKING, PASSED, UNKNOWN, Link
+from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, UNKNOWN, Link
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.queue_requests import PeekedMessage, QueueCounts
 from kafkaesque.model.message_headers import DEATH, GROUP
@@ -39,19 +39,33 @@ class QueueFacts:
     message: PeekedMessage | None = None
     #: An earlier one of the same ordered group that is not settled.
     ahead: PeekedMessage | None = None
+    #: Whether all messages before it were looked at.
+    is_order_known: bool = True
     burial: Burial | None = None
+    #: Of the replicas, those that are not heard of, and for how long in ms, if that is known.
+    lost: Mapping[int, int | None] = field(default_factory=dict)
+    #: Why the leader's disk takes nothing; None: it does.
+    disk_refusal: str | None = None
+    #: Who may have been kept from putting it.
+    writers: Sequence[Link] = ()
 
 
-def queue_links(facts: QueueFacts) -> Iterator[Link]:
+def queue_links(facts: QueueFacts, now_ms: int) -> Iterator[Link]:
     """Say what a message of a queue has passed, and what holds it up."""
     name, offset = facts.name, facts.offset
     if facts.leader is None:
+        lost_ms = max((each for each in facts.lost.values() if each is not None), default=None)
+        down = ", ".join(map(str, sorted(facts.lost)[:NAMES_MAX]))
         yield Link(
             name="leader",
             state=BLOCKING,
             what=f"{name} has no leader: nothing can be put or taken",
-            evidence=[f"replicas: {', '.join(map(str, facts.replicas))}"],
-            command="kafkaesque doctor",
+            evidence=[
+                f"replicas: {', '.join(map(str, facts.replicas))}",
+                f"not heard of: {down}" if down else "all its brokers are heard of",
+            ],
+            since=None if lost_ms is None else now_ms - lost_ms,
+            command=f"start broker {down}" if down else "kafkaesque doctor",
         )
         return
     if facts.counts is None:
@@ -65,7 +79,7 @@ def queue_links(facts: QueueFacts) -> Iterator[Link]:
         return
     yield Link(name="leader", state=PASSED, what=f"broker {facts.leader} leads {name}")
     if facts.message is None:
-        yield _absent_link(facts, facts.counts)
+        yield from _absent_links(facts, facts.counts)
         return
     yield Link(name="present", state=PASSED, what=f"message {offset} is in {name}")
     if facts.message.place == "ready":
@@ -74,18 +88,28 @@ def queue_links(facts: QueueFacts) -> Iterator[Link]:
         yield _place_link(facts, facts.message)
 
 
-def _absent_link(facts: QueueFacts, counts: QueueCounts) -> Link:
+def _absent_links(facts: QueueFacts, counts: QueueCounts) -> Iterator[Link]:
     name, offset, burial = facts.name, facts.offset, facts.burial
     if offset >= counts.end:
-        return Link(
+        if facts.disk_refusal is not None:
+            yield Link(
+                name="disk",
+                state=BLOCKING,
+                what=f"broker {facts.leader} takes no messages: its disk has too little space",
+                evidence=[facts.disk_refusal],
+                command="free space on its volume",
+            )
+        yield from facts.writers
+        yield Link(
             name="written",
             state=BLOCKING,
             what=f"nobody has put message {offset} into {name} yet",
             evidence=[f"{counts.arrived} messages have come, the next one is {counts.end}"],
             command=f"kafkaesque queue describe {name.name}",
         )
+        return
     if burial is not None:
-        return Link(
+        yield Link(
             name="dead-letter",
             state=BLOCKING,
             what=f"message {offset} was given up, and is in {burial.queue} now",
@@ -93,16 +117,45 @@ def _absent_link(facts: QueueFacts, counts: QueueCounts) -> Link:
             since=burial.at_ms or None,
             command=f"kafkaesque queue redrive {burial.queue} --to {name.name}",
         )
-    gone = [
-        f"{count} {why.replace('_', ' ')}" for why, count in sorted(counts.removed.items()) if count
-    ]
+        return
+    yield _gone_link(name, offset, counts)
+
+
+def _gone_link(name: QueueName, offset: int, counts: QueueCounts) -> Link:
+    """Say why a message is gone: for certain where all that are gone are so for one reason."""
+    reasons = {why: count for why, count in sorted(counts.removed.items()) if count}
+    gone = [f"{count} {why.replace('_', ' ')}" for why, count in reasons.items()]
+    evidence = [f"of all that came are gone: {', '.join(gone) or 'none'}"]
+    command = f"kafkaesque queue peek {name.name}"
+    said = _GONE.get(next(iter(reasons))) if len(reasons) == 1 else None
+    if said is None:
+        return Link(
+            name="present",
+            state=UNKNOWN,
+            what=f"message {offset} is no longer in {name}; which of them it was is not known",
+            evidence=evidence,
+            command=command,
+        )
+    link, what = said
     return Link(
-        name="present",
+        name=link,
         state=BLOCKING,
-        what=f"message {offset} is no longer in {name}",
-        evidence=[f"of all that came are gone: {', '.join(gone) or 'none'}"],
-        command=f"kafkaesque queue peek {name.name}",
+        what=f"message {offset} is no longer in {name}: {what}",
+        evidence=evidence,
+        command=command,
     )
+
+
+#: The link that stands for a reason by which messages are gone, and what it says.
+_GONE: Final = {
+    "settled": ("settled", "a consumer is done with it"),
+    "expired": ("expired", "it lived for longer than it was to"),
+    "too_long": ("dropped", "the queue was full, and it was the oldest"),
+    "purged": ("purged", "the queue was purged"),
+    "rejected": ("dead-letter", "a consumer rejected it"),
+    "attempts": ("dead-letter", "its attempts are used up"),
+    "redriven": ("redriven", "it was moved to another queue"),
+}
 
 
 def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage) -> Iterator[Link]:
@@ -119,6 +172,13 @@ def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage)
             command=f"kafkaesque why queue {name} {ahead.message.offset}",
         )
         return
+    if not facts.is_order_known:
+        yield Link(
+            name="order",
+            state=UNKNOWN,
+            what="an earlier message of the same group may come first: there are too many to look",
+            command=describe,
+        )
     if counts.in_flight_max and counts.in_flight >= counts.in_flight_max:
         yield Link(
             name="credit",
@@ -128,7 +188,8 @@ def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage)
             command=f"kafkaesque queue alter {name} --config max.in.flight=...",
         )
         return
-    if counts.unwanted_ms >= UNWANTED_MS_MIN:
+    has_credit = counts.unwanted_ms == 0 or not (counts.consumers and counts.in_flight)
+    if counts.unwanted_ms >= UNWANTED_MS_MIN or not has_credit:
         yield _unwanted_link(counts, describe)
         return
     yield Link(
@@ -151,7 +212,8 @@ def _unwanted_link(counts: QueueCounts, command: str) -> Link:
     if counts.consumers and counts.in_flight:
         return Link(
             name="credit",
-            state=BLOCKING,
+            # A consumer that works asks again in a moment.
+            state=BLOCKING if counts.unwanted_ms >= UNWANTED_MS_MIN else UNKNOWN,
             what="consumers want no more before they have settled what they have",
             evidence=evidence,
             command=command,

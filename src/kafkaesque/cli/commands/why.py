@@ -169,7 +169,7 @@ def _show(bootstrap: str, path: str, what: str, *, json: bool) -> None:
     else:
         for line in _lines(found):
             print(line)
-    if found.cause is not None or not found.is_certain:
+    if found.cause is not None:
         raise typer.Exit(IS_HELD_UP)
 
 
@@ -183,12 +183,10 @@ def _lines(found: _Chain) -> list[str]:
         lines += [f"            {line}" for line in each.evidence]
         if each.command is not None:
             lines.append(f"            try: {each.command}")
-    if found.cause is None and not found.is_certain:
-        lines.append("cause: not known, because not all brokers answered")
-    elif found.cause is None:
+    if found.cause is None:
         lines.append("nothing holds it up, as far as brokers know")
     else:
-        doubt = "" if found.is_certain else ", though not all was found out"
+        doubt = "" if found.is_certain else ", probably: it is not certain"
         lines.append(f"cause: {found.cause}{doubt}")
     return lines
 
