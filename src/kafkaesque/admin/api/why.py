@@ -115,7 +115,7 @@ class WhyPages:
         topic, query = call.params["topic"], call.query
         text = call.params["partition"]
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-        where, inquiry = TopicPartition(topic, number), Inquiry(self._context)
+        where, inquiry = TopicPartition(topic, number), Inquiry(self._context, call)
         if not inquiry.has(where):
             call.refuse(404, "UnknownTopicOrPartition", f"{where} does not exist")
             return
@@ -250,7 +250,7 @@ class WhyPages:
         group, principal = call.params["group"], call.query.principal
         if not _may_ask_of(call, principal):
             return
-        access, inquiry = self._context.doors.access, Inquiry(self._context)
+        access, inquiry = self._context.doors.access, Inquiry(self._context, call)
         about = f"the group {group}"
 
         def on_described(
@@ -318,7 +318,7 @@ class WhyPages:
     def why_producer(self, call: Call[NoQuery, None]) -> None:
         """Say what a transaction waits for, by its transactional id or its producer's id."""
         name = call.params["producer"]
-        inquiry = Inquiry(self._context)
+        inquiry = Inquiry(self._context, call)
 
         def on_listed(gathered: Gathered[TransactionsAnswer]) -> None:
             told = [each for answer in gathered.answers.values() for each in answer.transactions]
@@ -406,7 +406,7 @@ class WhyPages:
             call.refuse(404, "UnknownQueue", f"queue {name} has no such partition")
             return
 
-        inquiry = Inquiry(self._context)
+        inquiry = Inquiry(self._context, call)
 
         def on_facts(facts: QueueFacts) -> None:
             about = f"message {offset} of the queue {name}"
@@ -436,7 +436,7 @@ class WhyPages:
             refuse_unknown_exchange(call)
             return
         about = f"a message with the key {query.key!r} at the exchange {word}"
-        inquiry = Inquiry(self._context)
+        inquiry = Inquiry(self._context, call)
         inquiry.begin(lambda: call.answer(self._view(about, found, [], inquiry)))
 
     def _now_ms(self) -> int:
@@ -474,12 +474,13 @@ def _may_ask_of(call: Call[Any, None], principal: str) -> bool:
     Raises:
         InvalidRequest: that is no principal.
     """
-    if principal:
-        read_principal(principal)
-    if not principal or call.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not principal:
         return True
-    call.refuse(403, "Forbidden", "no rule allows Describe on the cluster")
-    return False
+    if not call.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        call.refuse(403, "Forbidden", "no rule allows Describe on the cluster")
+        return False
+    read_principal(principal)
+    return True
 
 
 def _headers(text: str) -> dict[str, Any]:

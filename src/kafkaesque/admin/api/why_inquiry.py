@@ -1,9 +1,12 @@
 """One question of why something waits: asks brokers for facts, within one bound of time."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from kafkaesque.access.operations import Operation, ResourceType
+import msgspec
+
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import AnswerT as PartT
 from kafkaesque.admin.api.fan_out import Gathered, PartPage, QuestionT
@@ -35,8 +38,10 @@ OnPlaced = Callable[[Sequence[Placed], Sequence[Origin]], None]
 class Inquiry:
     """What one question asks of the cluster."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, call: Call[Any, Any]) -> None:
         self.context: Final = context
+        #: Whether who asks may know of other clients, and of what rules say.
+        self._sees_clients = call.could(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
         self._until_ms = context.doors.clock.now_ms() + INQUIRY_MS_MAX
         #: Says that this broker's metadata may be old; None: they are not.
         self.doubt: Link | None = None
@@ -154,19 +159,23 @@ class Inquiry:
         needs: Iterable[tuple[Operation, ResourceType, str]],
         on_done: Callable[[WhyClientsAnswer], None],
     ) -> None:
-        """Find out which clients quotas hold back, and which were refused one of these needs."""
+        """Find out which clients quotas hold back, and which were refused one of these needs.
+
+        Who may not know of clients is told only of those that quotas hold back, without what they
+        publish to: members of a group that it sees may be among them.
+        """
         question = WhyClientsQuestion(
             needs=[(int(operation), int(kind), name) for operation, kind, name in needs]
         )
 
         def on_gathered(gathered: Gathered[WhyClientsAnswer]) -> None:
             answers = gathered.answers.values()
-            on_done(
-                WhyClientsAnswer(
-                    throttled=[each for answer in answers for each in answer.throttled],
-                    refused=[each for answer in answers for each in answer.refused],
-                )
-            )
+            throttled = [each for answer in answers for each in answer.throttled]
+            refused = [each for answer in answers for each in answer.refused]
+            if not self._sees_clients:
+                throttled = [msgspec.structs.replace(each, published_to="") for each in throttled]
+                refused = []
+            on_done(WhyClientsAnswer(throttled=throttled, refused=refused))
 
         self.ask_all(WHY_CLIENTS, question, on_gathered)
 
