@@ -63,7 +63,7 @@ def show(verdicts: list[Verdict]) -> int:
 
 
 def _row(name: str, verdicts: list[Verdict]) -> str:
-    ways = len({each.injection.name for each in verdicts})
+    ways = len({(each.injection.kind, each.injection.name) for each in verdicts})
     right = sum(each.is_right for each in verdicts)
     misleading = sum(each.is_misleading for each in verdicts)
     slowest = max(each.virtual_ms for each in verdicts)
