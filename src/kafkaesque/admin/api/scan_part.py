@@ -32,6 +32,8 @@ PIECES_MAX: Final = 8
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 #: So long a leader may take to read one piece.
 READ_MS_MAX: Final = 2_000
+#: What may stand for another character in JSON.
+_ESCAPE: Final = b"\\"
 #: Names on the way to a value in JSON.
 JSON_DEPTH_MAX: Final = 10
 
@@ -220,21 +222,27 @@ class Matcher:
         self._decode = _projection(self._path) if self._path else None
         #: All of these are in the bytes of whatever fits.
         self._needed = [each for each in (self._contains, self._key) if each]
-        #: These as well, if JSON is written without escapes there.
+        #: These as well, or there is an escape.
         self._needed_json = _literals(self._path, wanted.json_value)
 
     def candidates(self, columns: RecordColumns, rows: range) -> Iterable[int]:
         """Return the rows, in order, that may fit; those that are left out do not."""
-        needed = self._needed
-        if not needed and not self._needed_json:
+        if not self._needed and not self._needed_json:
             return rows
         payload = columns.payload
         data = payload if isinstance(payload, bytes) else bytes(payload)
-        if self._needed_json and b"\\" not in data:
-            needed = [*needed, *self._needed_json]
-        if not all(each in data for each in needed):
+        if not all(each in data for each in self._needed):
             return ()
-        return _rows_with(columns, data, needed[0], rows) if needed else rows
+        times, rarest = min((data.count(e), e) for e in (*self._needed, *self._needed_json))
+        if 2 * times >= len(rows):
+            # To look at each row takes less than to look for the others.
+            return rows
+        found = _rows_with(columns, data, rarest, rows)
+        if rarest in self._needed:
+            return found
+        # An escape may stand for it. The byte is also in what is around values: as the number of
+        # the 46th record of a batch, for one.
+        return sorted({*found, *_rows_with(columns, data, _ESCAPE, rows)})
 
     def matches(self, columns: RecordColumns, row: int) -> bool:
         """Tell whether a record fits."""
