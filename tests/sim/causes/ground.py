@@ -126,9 +126,11 @@ class CauseGround(ApiGround):
         self.wait(500)
 
     def topic(self, of: str, partitions: int = 1, factor: int = 3, **options: str) -> str:
-        """Create a topic with leaders; return its name."""
+        """Create a topic with leaders, of which all brokers know; return its name."""
         name = self.name(of)
         self.create(name, partitions, factor, **options)
+        brokers = self.cluster.brokers
+        self.run_until(lambda: all(name in each.state.topics for each in brokers.values()))
         return name
 
     def solo(self, random: Random, avoid: str = "b1") -> tuple[str, str]:
