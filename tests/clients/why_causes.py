@@ -55,9 +55,9 @@ class Ground:
         self.admin = AdminClient(self.servers)
         self.producer = Producer(self.servers)
 
-    def call(self, path: str, body: object = None, port: int = 0, **query: object) -> Any:
-        """Ask the API of a broker."""
-        url = f"http://127.0.0.1:{port or self.ports[0]}/api/v1{path}"
+    def call(self, path: str, body: object = None, **query: object) -> Any:
+        """Ask the API of the first broker."""
+        url = f"http://127.0.0.1:{self.ports[0]}/api/v1{path}"
         url += f"?{urlencode(query)}" if query else ""
         headers = {"Content-Type": "application/json", "X-Kafkaesque-Request": "1"}
         data = None if body is None else json.dumps(body).encode()
@@ -68,7 +68,7 @@ class Ground:
     def why(self, path: str, **query: object) -> tuple[Any, float]:
         """Ask why, and for how long that took."""
         begun = time.monotonic()
-        told = self.call(f"/why/{path}", **query)
+        told = self.call(f"/why/{path}", None, **query)
         return told, time.monotonic() - begun
 
     def expect(self, kind: str, wanted: str, path: str, **query: object) -> None:
