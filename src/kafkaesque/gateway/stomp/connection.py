@@ -228,7 +228,7 @@ class StompConnection(StompLink):
 
     def _on_turn(self) -> None:
         """Send on what was said of messages, and ask for more; once for all that came together."""
-        if self._is_receiving:
+        if self.is_receiving:
             return
         settled, self._settled = self._settled, []
         self._subscribing.settlements.flush(partial(self._on_settled, settled))

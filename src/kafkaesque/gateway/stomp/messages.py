@@ -214,7 +214,8 @@ def head_of(
     message: QueueMessage, queue: QueueState, now_ms: int, exchange: str, version: Version
 ) -> MessageHead:
     """Return what `write_headers_of` does, as it is written to clients of a version."""
-    if message.attempt > 1:
+    if message.attempt > 1 or any(name == EXPIRES_AT for name, _ in message.headers):
+        # How long it has left is not the same the next time.
         return _head_of(message, queue, now_ms, exchange, version)
     key = (message.headers, message.key, queue.queue, exchange, version)
     found = _heads.get(key)
