@@ -241,7 +241,7 @@ def test_a_message_that_is_looked_at_twice_is_charged_once(
     """Before it is said to have no queue, the broker finds out what there is."""
     charged: list[float] = []
     monkeypatch.setattr(
-        ClientConnection, "charge", lambda connection, quota, amount: charged.append(amount)
+        ClientConnection, "charge", lambda connection, quota, amount, *_: charged.append(amount)
     )
     client.publish(b"x", "nowhere", mandatory=True)
     assert client.message(m.BasicReturn)[2] == b"x"
