@@ -39,7 +39,8 @@ from kafkaesque.model.sealed_batch import (
 TOPIC = bytes(range(16))
 SALT = b"a salt of 16 byt"
 KEYS = BatchKeys(topic_id=TOPIC, partition=3, versions={1: b"1" * 32, 2: b"2" * 32})
-KERNELS = [kernel.active, _kernel_py]
+# The same one twice, where nothing is compiled.
+KERNELS = list(dict.fromkeys([kernel.active, _kernel_py]))
 
 records = st.lists(
     st.builds(

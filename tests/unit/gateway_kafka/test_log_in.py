@@ -173,6 +173,8 @@ def test_strangers_are_few_and_the_first_has_to_go(
     untouched: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "STRANGERS_MAX", 3)
+    # So that none of them goes because it has not logged in for long.
+    monkeypatch.setattr(link, "LOGIN_MS_MAX", 3_600_000)
     insider = Client(untouched)
     insider.log_in("alice")
     found = untouched.nodes[1].chassis.logins
