@@ -6,21 +6,17 @@ message. PerfTest comes from Maven Central, librabbitmq from Debian; neither is 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bench.debian import fetch_packages
+from bench.load import LoadError, compile_program
 from bench.maven import (
-    PeerUnavailableError,
-    cache_directory,
     dependency,
     fetch_jars,
     find_java,
@@ -31,7 +27,6 @@ PERF_TEST: Final = "PerfTest"
 PERF_TEST_VERSION: Final = "2.22.1"
 C_CLIENT: Final = "C client"
 SOURCE: Final = Path(__file__).with_name("amqp_load.c")
-COMPILE_OPTIONS: Final = ("-O2", "-std=gnu11", "-Wall", "-Wextra")
 #: A client has so long beyond what it measures.
 MORE_S: Final = 120.0
 _CREDENTIALS: Final = "guest:guest"
@@ -89,29 +84,18 @@ def compile_client() -> Path:
     """Return the compiled program in C.
 
     Raises:
-        PeerUnavailableError: there is no compiler, or no librabbitmq.
-        ClientError: it does not compile.
+        PeerUnavailableError: there is no librabbitmq.
+        ClientError: there is no compiler, or it does not compile.
     """
     what = "the client in C"
-    target = cache_directory() / f"amqp-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"
     tree = fetch_packages("librabbitmq", ("librabbitmq4", "librabbitmq-dev"), what)
-    if target.exists():
-        return target
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        raise PeerUnavailableError(f"{what} is left out: gcc is not installed")
     (library,) = tree.glob("usr/lib/*/librabbitmq.so")
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        made = Path(work) / "amqp"
-        paths = [f"-I{tree / 'usr/include'}", f"-L{library.parent}", f"-Wl,-rpath,{library.parent}"]
-        command = [compiler, *COMPILE_OPTIONS, "-o", str(made), str(SOURCE), *paths]
-        done = subprocess.run(
-            [*command, "-lrabbitmq", "-lpthread"], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise ClientError(f"{SOURCE.name} does not compile:\n{done.stderr.strip()[-2000:]}")
-        made.replace(target)
-    return target
+    folder = library.parent
+    paths = [f"-I{tree / 'usr/include'}", f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    try:
+        return compile_program(SOURCE, [*paths, "-lrabbitmq", "-lpthread"])
+    except LoadError as error:
+        raise ClientError(str(error)) from error
 
 
 def run_c(

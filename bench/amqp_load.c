@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,10 +28,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <time.h>
 
-#define SECOND_NS 1000000000ll
+#include "load.h"
+
 #define TIMEOUT_S 30
 #define DRAIN_NS (30ll * SECOND_NS)
 #define STALL_NS (10ll * SECOND_NS)
@@ -71,34 +69,6 @@ typedef struct {
 static _Atomic int64_t published, confirmed, refused, received, measured_confirmed, measured_received;
 static _Atomic bool is_measured, is_over, is_drained;
 static int64_t missing, begun_ns, part_ns[PARTS + 1];
-
-static void die(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
-static void sleep_until(int64_t due_ns) {
-    struct timespec due = {.tv_sec = due_ns / SECOND_NS, .tv_nsec = due_ns % SECOND_NS};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR) {
-    }
-}
-
-static double cpu_seconds(void) {
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    return used.ru_utime.tv_sec + used.ru_stime.tv_sec +
-           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
 
 static void read_options(int count, char **words) {
     struct {

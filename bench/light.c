@@ -24,7 +24,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <arpa/inet.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,13 +31,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS 1000000000ll
+#include "load.h"
+
 #define IN_BYTES (1 << 18)
 #define LATENCIES_MAX (1 << 22)
 #define CONNECTIONS_MAX 1024
@@ -73,28 +71,6 @@ static bool has_acks;
 static char *body;
 static int64_t sent_at[1 << 16], *latencies, latency_count;
 static bool is_counting;
-
-static void die(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
-static double cpu_seconds(void) {
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    return used.ru_utime.tv_sec + used.ru_stime.tv_sec +
-           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
 
 static void read_options(int count, char **words) {
     if (count < 3) die("usage: light PROTOCOL MODE port=... [key=value ...]");

@@ -22,7 +22,6 @@
 #include <inttypes.h>
 #include <librdkafka/rdkafka.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,8 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <time.h>
+
+#include "load.h"
 
 #define SIZE_MAX_BYTES (64 * 1024 * 1024)
 #define PARTITIONS_MAX 10000
@@ -40,7 +39,6 @@
 #define TIMEOUT_MS 30000
 #define FLUSH_TIMEOUT_MS 120000
 #define SILENCE_MAX_NS (30ll * 1000000000ll)
-#define SECOND_NS 1000000000ll
 
 typedef struct {
     const char *mode, *brokers, *topic, *kind;
@@ -52,34 +50,6 @@ typedef struct {
 
 static options_t options = {.size = 1000, .depth = 1, .rate = 5000, .seconds = 5, .warmup = 0,
                             .kind = "plain", .producers = 1, .parcel = 100};
-
-static void die(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    exit(1);
-}
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
-static void sleep_until(int64_t due_ns) {
-    struct timespec due = {.tv_sec = due_ns / SECOND_NS, .tv_nsec = due_ns % SECOND_NS};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR) {
-    }
-}
-
-static double cpu_seconds(void) {
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    return used.ru_utime.tv_sec + used.ru_stime.tv_sec +
-           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
 
 static void read_options(int count, char **words) {
     if (count < 2) die("usage: load MODE brokers=... topic=... [key=value ...]");

@@ -13,6 +13,7 @@ from pathlib import Path
 from bench.maven import cache_directory
 
 SOURCE = Path(__file__).with_name("load.c")
+HEADER = Path(__file__).with_name("load.h")
 COMPILE_OPTIONS = ("-O2", "-std=gnu11", "-Wall", "-Wextra")
 LIBRARIES = ("-lrdkafka", "-lpthread")
 RUN_TIMEOUT_S = 600.0
@@ -38,7 +39,7 @@ def compile_program(source: Path, libraries: Sequence[str] = (), needs: str = ""
     Raises:
         LoadError: there is no C compiler, or what it `needs` is missing.
     """
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(source.read_bytes() + HEADER.read_bytes()).hexdigest()[:16]
     target = cache_directory() / f"{source.stem}-{digest}"
     if target.exists():
         return target
