@@ -18,6 +18,7 @@ from bench.processes import (
     wait_until_ready,
     wait_until_serving,
 )
+from bench.processor_time import tree_seconds
 from bench.shares import measure_shares
 from bench.transactions import measure_transactions
 
@@ -145,6 +146,7 @@ def measure_requests(contest: Contest) -> None:
 
 def _requests(contest: Contest, detail: str, depth: int, sync: bool, side: Side) -> Figures:
     with topic_of(side, partitions=1, sync=sync) as topic:
+        before = sum(tree_seconds(broker.pid) for broker in side.brokers)
         found = run_load(
             "requests",
             side.bootstrap_servers,
@@ -155,8 +157,15 @@ def _requests(contest: Contest, detail: str, depth: int, sync: bool, side: Side)
             seconds=contest.settings.seconds,
             warmup=100,
         )
-    case = Case(measure="small produces", detail=detail, unit="requests/s", higher_is_better=True)
-    return {case: found["requests"] / found["seconds"]}
+        used = sum(tree_seconds(broker.pid) for broker in side.brokers) - before
+    case = partial(Case, detail=detail)
+    rate = case(measure="small produces", unit="requests/s", higher_is_better=True)
+    cost = case(measure="processor for one", unit="µs", higher_is_better=False)
+    # The few that warm up are in the cost, and are not counted.
+    return {
+        rate: found["requests"] / found["seconds"],
+        cost: used / found["requests"] * 1e6,
+    }
 
 
 def measure_startup(contest: Contest) -> None:

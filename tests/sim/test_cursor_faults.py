@@ -1,9 +1,13 @@
 """What went wrong with cursors over topics under faults."""
 
+from typing import Any
+
+import pytest
+
 from kafkaesque.broker.partitions.partition_tables import PartitionTable, PartitionTables
 from kafkaesque.broker.queues.cursor_host import CursorHost, _arrival_of
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.broker.requests.commands import FetchResult
+from kafkaesque.broker.requests.commands import EARLIEST, FetchResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset
@@ -83,3 +87,27 @@ def test_holes_that_compaction_has_left_are_no_messages() -> None:
     assert arrival is not None
     assert arrival.runs == (Run(11, 12), Run(14, 15), Run(17, 18))
     assert next_offset == 18
+
+
+def test_what_is_not_settled_comes_again_when_the_topic_has_lost_its_tail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cursor = CursorScenario(35)
+    cursor.write(20)
+    taken = cursor.acquire(5)
+    assert cursor.accept(taken[:3]) == []
+    host = host_of(cursor, leader_of_cursor(cursor))
+    assert host.queue.state.end > 15, "all is read ahead"
+    fetch = host._parts.forwarder.fetch
+
+    def shorter(source: Any, offset: int, *more: Any, **options: Any) -> None:
+        if offset == EARLIEST:
+            told = FetchResult(records=b"", aborted=[], last_stable_offset=15, log_start_offset=0)
+            host._parts.clock.call_soon(lambda: more[2](told))
+        else:
+            fetch(source, offset, *more, **options)
+
+    monkeypatch.setattr(host._parts.forwarder, "fetch", shorter)
+    host._skip_gone()
+    cursor.loop.run_for(2_000)
+    assert sorted(cursor.acquire_all())[:12] == list(range(3, 15))

@@ -292,9 +292,10 @@ class CursorHost(QueueHost):
             if asked_in != self._round:
                 return
             if isinstance(outcome, FetchResult):
-                # A topic that has lost its tail ends before the cursor: what it has was read.
-                end = outcome.last_stable_offset
-                self._seek(max(outcome.log_start_offset, min(self._position, end)))
+                # A topic that has lost its tail ends before the cursor: what is not settled of what
+                # it has is read again, as a cursor that goes elsewhere forgets all that lives.
+                kept = min(self.queue.state.floor, outcome.last_stable_offset)
+                self._seek(max(outcome.log_start_offset, kept))
             else:
                 self._is_asking = False
                 self._is_wanted = True
