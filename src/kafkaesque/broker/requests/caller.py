@@ -109,6 +109,7 @@ class RemoteCaller:
         `PeerNotAsked` it was not.
         """
         finished = False
+        ticket: int | None = None
 
         def finish(outcome: T | RequestRefused | PeerUnreachable) -> None:
             nonlocal finished
@@ -129,4 +130,9 @@ class RemoteCaller:
             finish(RequestTimedOut(f"broker {node} did not answer within {timeout_ms} ms"))
 
         timer = self._clock.call_later(timeout_ms, on_timeout)
-        ticket = self._peers.ask(node, request, on_answer)
+        try:
+            ticket = self._peers.ask(node, request, on_answer)
+        except BaseException:
+            # It cannot be written: whoever asks hears of it now, and not once more later.
+            timer.cancel()
+            raise
