@@ -4,10 +4,12 @@ import json
 import re
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
-from kafkaesque.admin.api.fan_out import PART_MS_MAX, PartServer
+from kafkaesque.admin.api.fan_out import PART_MS_MAX, FanOut, Gathered, PartPage, PartServer
 from kafkaesque.broker.requests.commands import GroupOffset
+from kafkaesque.model.ids import NodeId
 from kafkaesque.model.records import Record
 from tests.unit.admin.api_ground import CHANGE, ApiGround, text
 
@@ -300,6 +302,34 @@ def test_a_broker_that_does_not_know_a_part_says_so() -> None:
     (source,) = [each for each in seen["sources"] if each["missing"]]
     assert source["broker"] == 2
     assert "does not know the part groups" in source["missing"]
+
+
+class Number(msgspec.Struct, frozen=True, kw_only=True):
+    """A question, and its answer."""
+
+    value: int
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "what"),
+    [(2**64, 1, "it cannot be asked"), (1, 2**64, "what this broker knows cannot be written")],
+)
+@pytest.mark.parametrize("node", [1, 2])
+def test_what_cannot_be_written_is_told_and_stops_nobody(
+    asked: int, answered: int, what: str, node: int
+) -> None:
+    ground = ApiGround(6)
+    page = PartPage(name="number", question=Number, answer=Number)
+    for name in ("b1", "b2"):
+        server = PartServer(ground.cluster.brokers[name].doors)
+        server.register(page, lambda question, on_done: on_done(Number(value=answered)))
+    found: list[Gathered[Number]] = []
+    fan_out = FanOut(ground.cluster.brokers["b1"].doors, pytest.fail)
+    fan_out.ask(page, {NodeId(node): Number(value=asked)}, found.append)
+    ground.world.loop.run_for(5_000)
+    (source,) = found[0].sources
+    assert source.missing is not None
+    assert what in source.missing
 
 
 # -- changes

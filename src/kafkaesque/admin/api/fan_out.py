@@ -25,6 +25,9 @@ from kafkaesque.model.ids import NodeId
 #: So long a broker may take for its part.
 PART_MS_MAX: Final = 2_000
 
+#: What a number beyond 64 bits, a text that is no Unicode, or what is nested too deeply raises.
+_UNWRITABLE: Final = (OverflowError, ValueError, RecursionError, msgspec.MsgspecError)
+
 QuestionT = TypeVar("QuestionT", bound=msgspec.Struct)
 AnswerT = TypeVar("AnswerT", bound=msgspec.Struct)
 
@@ -78,9 +81,13 @@ class PartServer:
         def on_answer(outcome: msgspec.Struct | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
                 on_done(outcome)
-            else:
+                return
+            try:
                 body = msgspec.msgpack.encode(outcome)
-                on_done(Part(at_ms=self._doors.clock.wall_ms(), body=body))
+            except _UNWRITABLE as error:
+                on_done(RequestRefused(f"what this broker knows cannot be written: {error}"))
+                return
+            on_done(Part(at_ms=self._doors.clock.wall_ms(), body=body))
 
         try:
             serve(msgspec.msgpack.decode(request.question, type=kind), on_answer)
@@ -143,7 +150,11 @@ class FanOut:
             if (obstacle := self._obstacle(node)) is not None:
                 settle(node, obstacle)
                 continue
-            request = AskPart(page=page.name, question=msgspec.msgpack.encode(question))
+            try:
+                request = AskPart(page=page.name, question=msgspec.msgpack.encode(question))
+            except _UNWRITABLE as error:
+                settle(node, RequestRefused(f"it cannot be asked: {error}"))
+                continue
             self._doors.parts.ask(node, request, timeout_ms, partial(settle, node))
         on_one()
 
