@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kafkaesque.broker.requests.queue_requests import SettleMessages
 from kafkaesque.gateway.queueing.settlements import Settlements
+from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.protocols.amqp import methods as m
 from tests.unit.gateway_stomp.kit import Ground, StompClient, new_name
 
@@ -250,3 +253,19 @@ def test_messages_that_say_the_same_and_go_elsewhere_say_where(ground: Ground) -
         for number in range(2)
     ]
     assert len({each.get("message-id") for each in seen}) == 4
+
+
+def test_an_acknowledgement_before_unsubscribe_has_its_receipt_when_it_is_done(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, queue = ground.stomp(), f"/queue/{new_name()}"
+    client.subscribe(queue, "1", ack="client-individual")
+    client.publish(queue, b"x")
+    ack = (client.next("MESSAGE").get("ack") or "").encode()
+
+    def ask(_: Settlements, request: object, on_answer: Callable[[object], None]) -> None:
+        on_answer(RequestTimedOut("nobody knows"))
+
+    monkeypatch.setattr(Settlements, "_ask", ask)
+    client.write(b"ACK\nid:%b\nreceipt:a\n\n\0UNSUBSCRIBE\nid:1\nreceipt:b\n\n\0" % ack)
+    assert client.next("ERROR").get("receipt-id") == "a"

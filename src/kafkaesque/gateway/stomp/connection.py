@@ -185,6 +185,8 @@ class StompConnection(StompLink):
             case Subscribed():
                 self._subscribing.subscribe(event, entry.done)
             case Unsubscribed():
+                # What was said of its messages goes first, and with its receipts.
+                self._flush_settled()
                 self._subscribing.unsubscribe(event, entry.done)
             case Acknowledged():
                 self._acknowledge(event, entry)
@@ -230,9 +232,12 @@ class StompConnection(StompLink):
         """Send on what was said of messages, and ask for more; once for all that came together."""
         if self.is_receiving:
             return
+        self._flush_settled()
+        self._subscribing.go_on()
+
+    def _flush_settled(self) -> None:
         settled, self._settled = self._settled, []
         self._subscribing.settlements.flush(partial(self._on_settled, settled))
-        self._subscribing.go_on()
 
     def _on_settled(self, entries: list[Entry], is_done: bool) -> None:
         for each in entries:

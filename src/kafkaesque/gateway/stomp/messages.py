@@ -222,6 +222,7 @@ def head_of(
     if found is None:
         found = _head_of(message, queue, now_ms, exchange, version)
         size = sum(len(name) + len(value or b"") for name, value in message.headers)
+        size += len(message.key or b"")
         if size <= HEAD_BYTES_REMEMBERED_MAX:
             if len(_heads) >= HEADS_REMEMBERED_MAX:
                 _heads.clear()

@@ -281,7 +281,10 @@ class Subscribing:
     # -- UNSUBSCRIBE
 
     def unsubscribe(self, event: Unsubscribed, then: _Then) -> None:
-        """Close a subscription; what the client has of it may still be acknowledged."""
+        """Close a subscription; what the client has of it may still be acknowledged.
+
+        What was said of its messages is sent on before this is called.
+        """
         link = self._link
         number = self._ids.pop(event.subscription_id, None)
         subscription = None if number is None else self._all.get(number)
@@ -294,7 +297,6 @@ class Subscribing:
         is_forgotten = (
             self._durable_name(subscription.id, event.headers) == subscription.queue.queue.name
         )
-        self.settlements.flush()
         link.begin()
 
         def on_ended() -> None:
