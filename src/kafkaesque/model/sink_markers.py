@@ -8,12 +8,10 @@ import re
 from typing import Final, NamedTuple
 
 #: What stands before is a prefix of the user's.
-_NAME: Final = re.compile(r".*spark-sink-.+-[0-9]+", re.DOTALL)
-
+_PARTS: Final = re.compile(r"(.*spark-sink-)(.+)-([0-9]+)", re.DOTALL)
 
 #: The metadata of offsets that a query commits for those who watch its lag.
 PROGRESS_MARK: Final = "spark"
-_PARTS: Final = re.compile(r"(.*spark-sink-)(.+)-([0-9]+)", re.DOTALL)
 
 
 class SinkTask(NamedTuple):
@@ -42,4 +40,4 @@ def sink_id(query: str, task: int) -> str:
 
 def keeps_sink_marker(group: str) -> bool:
     """Tell whether a group has the name of one that keeps a sink's marker."""
-    return _NAME.fullmatch(group) is not None
+    return _PARTS.fullmatch(group) is not None

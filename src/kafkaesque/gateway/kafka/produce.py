@@ -60,8 +60,6 @@ def on_produce(context: Context, call: Call) -> None:
     header = call.header
     request = read_produce_request(call.frame, header.body_offset, header.api_version)
     topics = request.topics
-    if call.meter is not None and topics:
-        call.connection.published_to = _name_of(context.doors, topics[0][0])
     rights = call.connection.rights
     if rights is not None and not _may_name_itself(rights, request):
         _refuse_all(context.doors, call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -81,16 +79,8 @@ def _may_name_itself(rights: Rights, request: ProduceCall) -> bool:
     return name is None or rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
 
 
-def _name_of(doors: Doors, topic: TopicKey) -> str:
-    """Return the name of a topic; empty if there is none."""
-    try:
-        return resolve_topic(doors, topic)
-    except RequestRefused:
-        return ""
-
-
 def _writable_topic(doors: Doors, call: Call, topic: TopicKey) -> str:
-    """Return the name of a topic that the client may write to.
+    """Return the name of a topic that the client may write to, and note that it does.
 
     Raises:
         TopicForbidden: it may not; whether there is such a name is not looked at.
@@ -100,6 +90,8 @@ def _writable_topic(doors: Doors, call: Call, topic: TopicKey) -> str:
     rights = call.connection.rights
     if rights is not None and not rights.may(Operation.WRITE, ResourceType.TOPIC, name):
         raise TopicForbidden
+    if call.meter is not None:
+        call.connection.published_to = name
     return name
 
 
