@@ -375,6 +375,18 @@ def test_an_expired_receipt_of_a_fifo_queue_is_refused(sqs: Queues) -> None:
     sqs.delete(url, again)
 
 
+def test_a_busy_tenant_of_a_standard_queue_does_not_let_the_others_wait(sqs: Queues) -> None:
+    url = sqs.make()
+    for number in range(30):
+        sqs.send(url, f"busy {number}", MessageGroupId="busy")
+    sqs.send(url, "quiet", MessageGroupId="quiet")
+    first = sqs.receive(url, MessageSystemAttributeNames=["MessageGroupId"])
+    assert [each["Body"] for each in first if "busy" not in each["Body"]] == ["quiet"]
+    assert {each["Attributes"]["MessageGroupId"] for each in first} == {"busy", "quiet"}
+    rest = sqs.receive(url)
+    assert len(rest) == 10, "a group holds nothing back"
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [

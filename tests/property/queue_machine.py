@@ -25,6 +25,7 @@ POLICIES = (
     Policy(lock_ms=20, priorities=4, is_fair=True, attempts_max=1),
     Policy(lock_ms=20, is_ordered=True, attempts_max=3, retry_ms_min=10, counts_bytes=True),
     Policy(lock_ms=20, is_ordered=True, dead_letters_to="dead", attempts_max=1, grace_ms=15),
+    Policy(lock_ms=20, is_fair_by_group=True, attempts_max=3, retry_ms_min=10, counts_bytes=True),
     Policy(lock_ms=20, messages_max=4, grace_ms=15),
     Policy(
         bytes_max=300, counts_in_flight=True, overflow=Overflow.DEAD_LETTER, dead_letters_to="x"

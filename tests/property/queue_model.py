@@ -4,6 +4,7 @@ It reads a log from its beginning, and refuses what must never be decided: who i
 that is not ready, whose lock ends early, what is settled though nobody asked, and so on.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ class Held:
     arrived_ms: int
     priority: int = 0
     group: bytes = b""
+    #: Its group in a queue that is fair among them.
+    tenant: bytes = b""
     attempts: int = 0
     failures: int = 0
     owner: int = -1
@@ -107,6 +110,7 @@ class Model:
             held = Held(Place.READY, size if self.policy.is_sized else 0, self.arrived_ms)
             held.priority = min(int(said.get(PRIORITY, 0)), self.policy.priorities - 1)
             held.group = said.get(GROUP, b"") if self.policy.is_ordered else b""
+            held.tenant = said.get(GROUP, b"") if self.policy.is_fair_by_group else b""
             held.not_after_ms = int(said.get(NOT_AFTER, 0))
             delayed_to = wall_ms + self.policy.delay_ms if self.policy.delay_ms else 0
             held.not_before_ms = int(said.get(NOT_BEFORE, 0)) or delayed_to
@@ -159,6 +163,10 @@ class Model:
         """What is left does not come before what was given out."""
         if self.policy.is_fair:
             return
+        if self.policy.is_fair_by_group:
+            if not any(held.group for held in self.messages.values()):
+                self._check_turns(decision)
+            return
         given = [(o, self.messages[o]) for o in offsets_of(decision.runs)]
         left = [
             (offset, held)
@@ -171,6 +179,18 @@ class Model:
             last = [o for o, held in given if held.priority == priority and not held.was_at_tail]
             first = [o for o, held in left if held.priority == priority and not held.tail]
             assert not last or not first or max(last) < min(first), "one is overtaken"
+
+    def _check_turns(self, decision: d.Assign) -> None:
+        """None was given a message while another that waits had fewer in flight."""
+        load = Counter(
+            held.tenant for held in self.messages.values() if held.place is Place.IN_FLIGHT
+        )
+        waiting = {held.tenant for held in self.messages.values() if held.place is Place.READY}
+        for offset in offsets_of(decision.runs):
+            tenant = self.messages[offset].tenant
+            if tenant:
+                fewest = min((load[each] for each in waiting if each), default=load[tenant])
+                assert load[tenant] <= fewest + 1, "a group has more than its share"
 
     def _is_group_held(self, held: Held) -> bool:
         return bool(held.group) and any(
@@ -379,11 +399,17 @@ class Model:
         for offset, moving in state.moving.items():
             numbered = dict(enumerate(self.killed[moving.target]))
             assert numbered.get(moving.sequence) == offset, "a number is wrong"
-        ready = sorted([*state.ready.all(), *state.group_order.waiting()])
+        ready = sorted(
+            [
+                *state.ready.all(),
+                *state.group_order.waiting(),
+                *state.fair_groups.sorted_offsets(),
+            ]
+        )
         assert ready == sorted(
             offset for offset, held in self.messages.items() if held.place is Place.READY
         )
-        if not state.group_order.groups:
+        if not state.group_order.groups and not state.fair_groups.groups:
             assert list(state.ready.in_order()) == self._in_order()
         self._compare_bytes(state)
 

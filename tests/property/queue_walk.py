@@ -38,6 +38,27 @@ def walk(seed: int, steps: int = STEPS) -> None:
         cluster.end()
 
 
+def walk_in_turns(seed: int) -> None:
+    """Walk with a queue that is fair among groups, of which many wait."""
+    rng = random.Random(seed)
+    cluster = Cluster()
+    try:
+        cluster.configure(next(i for i, each in enumerate(POLICIES) if each.is_fair_by_group))
+        for _ in range(STEPS):
+            actions: list[Callable[[], None]] = [
+                lambda: cluster.put(
+                    [Message(group=rng.choice((b"a", b"a", b"a", b"b", b"c")))] * 2
+                ),
+                lambda: cluster.take(rng.randint(1, 3), 50, 0, rng.randrange(3)),
+                lambda: cluster.settle(0, may_be_late=False),
+                lambda: step(cluster, rng),
+            ]
+            rng.choices(actions, (6, 4, 1, 2))[0]()
+        cluster.check_replicas()
+    finally:
+        cluster.end()
+
+
 def step(c: Cluster, rng: random.Random) -> None:
     def commit() -> None:
         for which in range(3):

@@ -16,6 +16,7 @@ from kafkaesque.queues.column import Column
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.distributor import Distributor
 from kafkaesque.queues.engine import Engine
+from kafkaesque.queues.fair_groups import FairGroups
 from kafkaesque.queues.group_order import GroupOrder
 from kafkaesque.queues.ready import Ready
 from kafkaesque.queues.requests import Claim
@@ -25,7 +26,7 @@ from kafkaesque.queues.table import QueueTable
 from kafkaesque.queues.timetable import Timetable
 from kafkaesque.queues.upkeep import Upkeep
 from kafkaesque.tables.replicated import ReplicatedTable
-from tests.property.queue_walk import walk
+from tests.property.queue_walk import walk, walk_in_turns
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -120,6 +121,14 @@ def groups_brought_back_from_the_end(patch: pytest.MonkeyPatch) -> None:
             del self._waiting[group]
 
     patch.setattr(GroupOrder, "_bring_back", bring_back)
+
+
+def oldest_group_first(patch: pytest.MonkeyPatch) -> None:
+    def next_offsets(self: FairGroups, count_max: int) -> list[int]:
+        self._look(count_max)
+        return sorted([*self._ready.all(), *self.sorted_offsets()])[:count_max]
+
+    patch.setattr(FairGroups, "next_offsets", next_offsets)
 
 
 def dead_letters_numbered_anew(patch: pytest.MonkeyPatch) -> None:
@@ -323,6 +332,17 @@ SEEDS = range(100)
 def walk_all() -> None:
     for seed in SEEDS:
         walk(seed)
+
+
+def test_groups_are_served_in_turn() -> None:
+    for seed in SEEDS:
+        walk_in_turns(seed)
+
+
+def test_groups_that_are_not_served_in_turn_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    oldest_group_first(monkeypatch)
+    with pytest.raises(AssertionError, match="more than its share"):
+        test_groups_are_served_in_turn()
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:

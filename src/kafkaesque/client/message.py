@@ -32,7 +32,8 @@ class Message:
     headers: Headers = field(default_factory=dict)
     #: Higher ones come first, up to the `max.priority` of the queue.
     priority: int = 0
-    #: Messages of a group come one after the other, if the queue has `ordered.groups`.
+    #: Messages of a group come one after the other, if the queue has `ordered.groups`; groups get
+    #: messages in turn, if it has `fair.groups`.
     group: str | bytes = b""
     #: When it may be taken at the earliest; None: as the queue has it.
     delay: When | None = None

@@ -113,7 +113,7 @@ class Context:
     @property
     def _may_go_to_tail(self) -> bool:
         """Within a group nothing overtakes."""
-        return not self.state.group_order.groups
+        return not self.state.group_order.groups and not self.state.fair_groups.groups
 
     def _has_failed_too_often(self, offset: int) -> bool:
         most = self.state.policy.attempts_max

@@ -153,7 +153,7 @@ class Distributor:
         before = self._context.state.flight_count
         least = self._least_priority()
         for _ in range(len(self._demands)):
-            if self._room() <= 0 or not self._context.state.ready.count:
+            if self._room() <= 0 or not self._has_some_ready():
                 break
             demand = self._demands.popleft()
             if self._may_have(demand) and self._is_its_turn(demand, least):
@@ -272,15 +272,35 @@ class Distributor:
     def _next(self, demand: _Demand, count_max: int) -> list[Run]:
         """Return the next messages, in the order in which they are to be given out."""
         state = self._context.state
+        if state.fair_groups.sorted_count and not self._is_fair_by_group:
+            state.fair_groups.unsort()
         if state.group_order.groups:
             order = state.group_order
             find = order.free_in_order if demand.has_groups else order.free_offsets
             free = find(count_max)
             self._has_more = state.group_order.looked_at >= LOOKED_AT_MAX
             return list(runs_of(free))
+        if self._is_fair_by_group and state.fair_groups.groups:
+            return self._next_of_groups(count_max)
         if state.policy.is_fair and state.policy.priorities > 1:
             return self._next_fairly(count_max)
         return state.ready.peek(count_max)
+
+    @property
+    def _is_fair_by_group(self) -> bool:
+        state = self._context.state
+        return state.policy.is_fair_by_group and not state.group_order.groups
+
+    def _has_some_ready(self) -> bool:
+        state = self._context.state
+        return state.ready.count > 0 or state.fair_groups.sorted_count > 0
+
+    def _next_of_groups(self, count_max: int) -> list[Run]:
+        """Return the next messages of groups in turn; runs keep the order of turns."""
+        fair = self._context.state.fair_groups
+        picked = fair.next_offsets(count_max)
+        self._has_more = fair.looked_at >= LOOKED_AT_MAX
+        return [Run(offset, offset + 1) for offset in picked]
 
     def _next_fairly(self, count_max: int) -> list[Run]:
         """Return mostly the highest priorities, and the lowest every eighth time."""

@@ -86,6 +86,8 @@ class Policy:
     grace_ms: int = 30_000
     #: Messages per second that a redrive moves.
     redrive_rate: int = 0
+    #: Groups are given messages in turn: a busy one does not let the others wait behind it.
+    is_fair_by_group: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be.
@@ -100,10 +102,18 @@ class Policy:
             raise InvalidConfig(f"priorities must be 1 to {PRIORITIES_MAX}, not {self.priorities}")
         if self.is_ordered and self.priorities > 1:
             raise InvalidConfig("messages are ordered by group or by priority, not by both")
+        if self.is_fair_by_group and (self.is_ordered or self.priorities > 1):
+            what = "ordered by group" if self.is_ordered else "have priorities"
+            raise InvalidConfig(f"messages that {what} are not given to groups in turn")
         if self.overflow is Overflow.DEAD_LETTER and not self.dead_letters_to:
             raise InvalidConfig("overflow to dead letters needs a place for them")
         if self.retry_ms_max and self.retry_ms_max < self.retry_ms_min:
             raise InvalidConfig("retry_ms_max is less than retry_ms_min")
+
+    @property
+    def reads_groups(self) -> bool:
+        """Whether it matters which group a message is of."""
+        return self.is_ordered or self.is_fair_by_group
 
     @property
     def is_sized(self) -> bool:

@@ -190,6 +190,9 @@ def _note_details(state: State, run: Run, known: list[Details]) -> None:
     if policy.is_ordered and any(groups):
         state.group_order.groups.put(run.first, groups)
         state.do(state.group_order.groups.clear, *run)
+    if policy.is_fair_by_group and any(groups):
+        state.fair_groups.groups.put(run.first, groups)
+        state.do(state.fair_groups.groups.clear, *run)
     for each in known:
         if each.not_after_ms:
             state.set_times(state.expiry, each.offset, each.offset + 1, each.not_after_ms)

@@ -45,8 +45,11 @@ def write_state(state: State) -> bytes:
     _write_tables(state, writer)
     state.ages.write(writer)
     state.identities.write(writer)
-    if state.pending:
+    groups = state.fair_groups.groups
+    if state.pending or groups:
         _write_pending(state, writer)
+    if groups:
+        groups.write(writer)
     return bytes(writer.data)
 
 
@@ -73,6 +76,8 @@ def read_state(data: bytes) -> State:
     state.identities.read(reader)
     if not reader.is_at_end:
         _read_pending(state, reader)
+    if not reader.is_at_end:
+        state.fair_groups.groups.read(reader)
     reader.end()
     _conclude(state, places)
     return state
@@ -181,6 +186,7 @@ def _conclude(state: State, places: list[Placed]) -> None:
     """Find what follows from what was read: what is ready, who owns what, and held groups."""
     for offset, owner in state.owners.items():
         state.owned.setdefault(owner - 1, OffsetSet()).add(offset, offset + 1)
+        state.fair_groups.count_flight(offset, offset + 1, 1)
         state.flight_count += 1
         state.flight_bytes += state.size_of(offset, offset + 1)
     for placed in places:

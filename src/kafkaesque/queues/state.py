@@ -21,6 +21,7 @@ from kafkaesque.queues.arrival import Details
 from kafkaesque.queues.column import Column
 from kafkaesque.queues.decisions import Reason
 from kafkaesque.queues.deduplication import Identities
+from kafkaesque.queues.fair_groups import FairGroups
 from kafkaesque.queues.group_order import GroupOrder
 from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.policy import Policy
@@ -76,6 +77,7 @@ class State:
         "end",
         "excused",
         "expiry",
+        "fair_groups",
         "flight_bytes",
         "flight_count",
         "group_order",
@@ -111,6 +113,7 @@ class State:
         self.live = OffsetSet()
         self.ready = Ready()
         self.group_order = GroupOrder(self.ready)
+        self.fair_groups = FairGroups(self.ready)
         self.ages = Ages()
         self.identities = Identities()
         #: When delayed messages are ready, and when messages' lives end, by the wall's time.
@@ -158,7 +161,7 @@ class State:
     @property
     def ready_count(self) -> int:
         """How many messages could be given out, were their groups free."""
-        return self.ready.count + self.group_order.waiting_count
+        return self.ready.count + self.group_order.waiting_count + self.fair_groups.sorted_count
 
     def place_of(self, offset: int) -> Place:
         """Return where a message is."""
@@ -260,12 +263,14 @@ class State:
         self._count_waiting(-self.size_of(first, end))
 
     def _take(self, first: int, end: int) -> tuple[Placed, ...]:
-        order = self.group_order
-        if not order.groups:
+        order, fair = self.group_order, self.fair_groups
+        if not order.groups and not fair.sorted_count:
             return self.ready.take(first, end)
         at_tail: tuple[Placed, ...] = ()
         for offset in range(first, end):
-            if order.is_waiting(offset):
+            if fair.is_sorted(offset):
+                fair.take(offset)
+            elif order.is_waiting(offset):
                 order.take_waiting(offset)
             else:
                 at_tail += self.ready.take(offset, offset + 1)
@@ -293,6 +298,7 @@ class State:
         self.owned.setdefault(session, OffsetSet()).add(first, end)
         self.flight_count += end - first
         self.flight_bytes += self.size_of(first, end)
+        self.fair_groups.count_flight(first, end, 1)
 
     def _disown(self, session: int, first: int, end: int) -> None:
         self.owners.clear(first, end)
@@ -302,6 +308,7 @@ class State:
             del self.owned[session]
         self.flight_count -= end - first
         self.flight_bytes -= self.size_of(first, end)
+        self.fair_groups.count_flight(first, end, -1)
 
     def begin_delay(self, first: int, end: int, due_ms: int) -> None:
         """Let a run be delayed to then."""
@@ -383,7 +390,7 @@ class State:
         self.live.remove(first, end)
         self.do(self.live.add, first, end)
         columns = (self.attempts, self.excused, self.sizes, self.ready.priorities)
-        for column in (*columns, self.group_order.groups):
+        for column in (*columns, self.group_order.groups, self.fair_groups.groups):
             self.clear_column(column, first, end)
         self.clear_times(self.expiry, first, end)
 

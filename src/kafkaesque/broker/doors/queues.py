@@ -38,7 +38,8 @@ class NewMessage(NamedTuple):
     headers: Headers = ()
     #: 0 to `max.priority` of the queue; higher ones come first.
     priority: int = 0
-    #: Messages of a group are given out one after the other, if the queue has `ordered.groups`.
+    #: Messages of a group are given out one after the other, if the queue has `ordered.groups`;
+    #: groups get messages in turn, if it has `fair.groups`.
     group: bytes = b""
     #: Unix time in milliseconds from which on it may be taken; 0: as the queue has it.
     not_before_ms: int = 0

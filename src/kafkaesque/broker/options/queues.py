@@ -202,6 +202,13 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="Whether messages of one group are given out one after the other, as SQS FIFO has "
             "it.",
         ),
+        Option(
+            name="fair.groups",
+            type=_BOOLEAN,
+            default=False,
+            doc="Whether groups get messages in turn, as SQS's fair queues have it: first the one "
+            "with fewest in flight.",
+        ),
         _number("max.length", "Messages that may wait; 0: any number."),
         _number("max.length.bytes", "Bytes of messages that may wait; 0: any number."),
         Option(
@@ -412,6 +419,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         ttl_ms=number("message.ttl.ms"),
         priorities=number("max.priority") + 1,
         is_ordered=bool(values["ordered.groups"]),
+        is_fair_by_group=bool(values["fair.groups"]),
         messages_max=number("max.length"),
         bytes_max=number("max.length.bytes"),
         counts_in_flight=bool(values["max.length.in.flight"]),

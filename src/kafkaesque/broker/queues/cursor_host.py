@@ -264,8 +264,8 @@ class CursorHost(QueueHost):
         if floor < outcome.log_start_offset and self.queue.state.live.first() is not None:
             drop = r.Drop(token=self.new_token(), before=outcome.log_start_offset)
             self.ask(drop, lambda _: None)
-        is_ordered = self.queue.state.policy.is_ordered
-        arrival, next_offset = _arrival_of(outcome, self._position, is_ordered=is_ordered)
+        has_groups = self.queue.state.policy.reads_groups
+        arrival, next_offset = _arrival_of(outcome, self._position, has_groups=has_groups)
         self._position = max(self._position, next_offset)
         if arrival is None:
             self._go_on()
@@ -316,11 +316,11 @@ def _policy_of(settings: ShareSettings) -> Policy:
 
 
 def _arrival_of(
-    result: FetchResult, position: int, *, is_ordered: bool
+    result: FetchResult, position: int, *, has_groups: bool
 ) -> tuple[Arrival | None, int]:
     """Return the messages that a read has brought, and the offset after all that it has.
 
-    In an ordered queue over a topic, records of one key are a group.
+    Where groups matter to a queue over a topic, records of one key are a group.
     """
     committed = CommittedFilter(result.aborted)
     runs: list[Run] = []
@@ -336,7 +336,7 @@ def _arrival_of(
             _extend_by_records(runs, result.records, batch, position)
         else:
             _extend(runs, batch.base_offset, batch.next_offset, position)
-        if is_ordered:
+        if has_groups:
             details += _groups_of(result.records, batch, position)
         wall_ms = max(wall_ms, batch.max_timestamp_ms)
         size, count = size + batch.size_bytes, count + batch.record_count

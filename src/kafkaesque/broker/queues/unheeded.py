@@ -25,8 +25,8 @@ def _unheeded(record: Record, policy: Policy) -> str:
     said = {name: value for name, value in record.headers if value}
     if PRIORITY in said and said[PRIORITY] != b"0" and policy.priorities < 2:
         return _lacks("priorities", "max.priority")
-    if GROUP in said and not policy.is_ordered:
-        return _lacks("groups", "ordered.groups")
+    if GROUP in said and not policy.reads_groups:
+        return _lacks("groups", "ordered.groups or fair.groups")
     if IDENTITY in said and not policy.deduplication_ms:
         return _lacks("ids of messages", "deduplication.ms")
     return ""

@@ -55,7 +55,7 @@ PriorityOption = Annotated[
     int, typer.Option(min=0, max=PRIORITY_MAX, help="Up to the queue's max.priority.")
 ]
 GroupOption = Annotated[
-    str, typer.Option(help="One after the other, in a queue with ordered.groups.")
+    str, typer.Option(help="One after the other, or in turn: ordered.groups, fair.groups.")
 ]
 DelayOption = Annotated[
     float, number_option(least=0, most=AHEAD_S_MAX, help="Seconds before it can be taken.")

@@ -49,6 +49,11 @@ class QueueOptions:
         return bool(self._value("ordered.groups"))
 
     @property
+    def knows_groups(self) -> bool:
+        """Whether the queue heeds of which group a message is: it is FIFO, or fair among groups."""
+        return self.is_fifo or bool(self._value("fair.groups"))
+
+    @property
     def message_bytes_max(self) -> int:
         """The longest message."""
         return int(self._value("max.message.bytes"))
@@ -235,6 +240,8 @@ def new_options(name: str, attributes: Mapping[str, str], tags: Mapping[str, str
     }
     if is_fifo:
         options |= {"ordered.groups": "true", "deduplication.ms": str(DEDUPLICATION_MS)}
+    else:
+        options["fair.groups"] = "true"
     if tags:
         options["tags"] = write_tags(tags)
     rest = {key: value for key, value in attributes.items() if key != "FifoQueue"}

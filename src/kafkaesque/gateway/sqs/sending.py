@@ -173,7 +173,6 @@ class Sending:
                 "One or more parameters are invalid. Reason: Message must be shorter than "
                 f"{options.message_bytes_max} bytes."
             )
-        is_fifo = options.is_fifo
         group = sent.message_group_id or ""
         if group:
             check_id("MessageGroupId", group)
@@ -182,7 +181,7 @@ class Sending:
         extra = Extra(
             sender=call.user or NOBODY,
             deduplication_id=duplicate,
-            group="" if is_fifo else group,
+            group="" if options.knows_groups else group,
             trace=trace or "",
         )
         scope = group if options.deduplicates_by_group else ""
@@ -190,7 +189,7 @@ class Sending:
             body,
             key=group.encode() or None,
             headers=headers_of(sent.message_attributes, extra),
-            group=group.encode() if is_fifo else b"",
+            group=group.encode() if options.knows_groups else b"",
             not_before_ms=self._not_before_ms(options, sent.delay_seconds),
             identity=_identity(scope, duplicate) if duplicate else b"",
         )

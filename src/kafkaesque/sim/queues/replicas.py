@@ -136,6 +136,7 @@ def shown(state: State) -> Shown:
             *(column[offset] for column in (state.sizes, state.parked, state.ready.priorities)),
             *(times[offset] for times in (state.locks, state.delayed, state.expiry)),
             state.group_order.groups[offset],
+            state.fair_groups.groups[offset],
             state.moving.get(offset),
         )
         for offset in state.live.offsets()
