@@ -83,7 +83,7 @@ def test_holes_that_compaction_has_left_are_no_messages() -> None:
     read = FetchResult(
         records=bytes(encode_batch(records)), aborted=[], last_stable_offset=18, log_start_offset=0
     )
-    arrival, next_offset = _arrival_of(read, 11, is_ordered=False)
+    arrival, next_offset = _arrival_of(read, 11, has_groups=False)
     assert arrival is not None
     assert arrival.runs == (Run(11, 12), Run(14, 15), Run(17, 18))
     assert next_offset == 18
