@@ -30,6 +30,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PACKAGE = "kafkaesque."
 #: Read by Python once, at its start.
 _SETTINGS = ("PYTHON", "LC_", "LANG")
+#: The process that others are forked from ends at once when we leave it.
+_STOP_S_MAX = 10.0
+#: The number of a new process, and the error number of what went wrong, or 0.
+_ANSWER = struct.Struct(">II")
 _libc = ctypes.CDLL(None)
 
 
@@ -47,11 +51,10 @@ class Popen(subprocess.Popen[Any]):
             1 if given["c2pwrite"] == -1 else given["c2pwrite"],
             2 if given["errwrite"] == -1 else given["errwrite"],
         ]
-        environment = os.environ if given["env"] is None else given["env"]
         request = {
             "module": module,
             "arguments": [os.fsdecode(word) for word in args[3:]],
-            "environment": {os.fsdecode(k): os.fsdecode(v) for k, v in environment.items()},
+            "environment": _environment(given["env"]),
             "directory": os.path.abspath(os.fsdecode(given["cwd"] or os.getcwd())),
             "is_session": given["start_new_session"],
             "parent": os.getpid(),
@@ -123,10 +126,17 @@ def _is_plain(given: Mapping[str, Any]) -> bool:
     numbers = ("gid", "uid", "umask", "process_group")
     return (
         not any(given[name] for name in others)
+        and given["close_fds"]
         and given["preexec_fn"] in (None, die_with_parent)
         and all(given.get(name) in (None, -1) for name in numbers)
-        and (given["env"] is None or _python_settings(given["env"]) == _template.settings())
+        and _python_settings(_environment(given["env"])) == _template.settings()
     )
+
+
+def _environment(given: Mapping[Any, Any] | None) -> dict[str, str]:
+    """Return the environment of a process: what it is given, or ours as it is now."""
+    environment = os.environ if given is None else given
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
 
 
 def _python_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -148,7 +158,12 @@ class _Template:
         return self._settings
 
     def fork(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
-        """Fork a process, a child of ours; return its id."""
+        """Fork a process, a child of ours; return its id.
+
+        Raises:
+            OSError: it cannot have the folder that it is to run in.
+            RuntimeError: the process that others are forked from has ended.
+        """
         with self._lock:
             connection = self._connection or self._start()
             body = json.dumps(request).encode()
@@ -158,12 +173,16 @@ class _Template:
             try:
                 socket.send_fds(connection, [struct.pack(">I", len(body))], files)
                 connection.sendall(body)
-                answer = connection.recv(4)
+                answer = connection.recv(_ANSWER.size, socket.MSG_WAITALL)
             finally:
                 _libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        if len(answer) < 4:
+        if len(answer) < _ANSWER.size:
             raise RuntimeError("the process that others are forked from has ended")
-        pid: int = struct.unpack(">I", answer)[0]
+        pid: int
+        pid, error = _ANSWER.unpack(answer)
+        if error:
+            os.waitpid(pid, 0)
+            raise OSError(error, os.strerror(error), request["directory"])
         return pid
 
     def _start(self) -> socket.socket:
@@ -179,10 +198,14 @@ class _Template:
         atexit.register(self._stop)
         return ours
 
-    def _stop(self) -> None:
+    def _stop(self, seconds: float = _STOP_S_MAX) -> None:
         if self._connection is not None and self._process is not None:
             self._connection.close()
-            self._process.wait()
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
 
 
 _template = _Template()

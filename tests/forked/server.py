@@ -1,12 +1,14 @@
 """The process that others are forked from: it imports what they need, and forks on request.
 
 A request comes over the socket that is its standard input: its length, with the three standard
-files of the new process, and JSON. The answer is the number of the new process.
+files of the new process, and JSON. The answer is the number of the new process and that of an
+error, 0 if there was none.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import importlib
 import io
@@ -44,7 +46,11 @@ class _Job:
     parent: int
 
     def prepare(self) -> None:
-        """Do what whoever wants the process relies upon as soon as it has its number."""
+        """Do what the process that wants this one relies upon as soon as it has its number.
+
+        Raises:
+            OSError: the folder cannot be entered.
+        """
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self.parent:
             os._exit(1)  # whoever wanted it has ended meanwhile
@@ -105,11 +111,11 @@ def _serve(connection: socket.socket) -> _Job | None:
         if len(header) < 4:
             return None
         (length,) = struct.unpack(">I", header)
-        body = b""
-        while len(body) < length:
-            body += connection.recv(length - len(body))
+        body = connection.recv(length, socket.MSG_WAITALL)
+        if len(body) < length:
+            return None
         job = _Job(**json.loads(body))
-        pid = _fork(job)
+        pid, error = _fork(job)
         if not pid:
             connection.detach()
             for number, file in enumerate(files):
@@ -118,13 +124,14 @@ def _serve(connection: socket.socket) -> _Job | None:
             return job
         for file in files:
             os.close(file)
-        connection.sendall(struct.pack(">I", pid))
+        connection.sendall(struct.pack(">II", pid, error))
 
 
-def _fork(job: _Job) -> int:
+def _fork(job: _Job) -> tuple[int, int]:
     """Fork a process that is not our child, but that of whoever takes orphans in.
 
-    Returns 0 there, once it has its new parent and is prepared; here its number.
+    Returns zeros there, once it has its new parent and is prepared. Returns its number here, and
+    that of the error for which it has ended, or 0.
     """
     told, telling = os.pipe()
     held, holding = os.pipe()
@@ -136,17 +143,21 @@ def _fork(job: _Job) -> int:
             os._exit(0)
         os.close(holding)
         os.read(held, 1)
-        job.prepare()
+        try:
+            job.prepare()
+        except OSError as error:
+            os.write(telling, struct.pack(">I", error.errno or errno.EIO))
+            os._exit(1)
         os.close(telling)
-        return 0
+        return 0, 0
     os.close(telling)
     os.waitpid(between, 0)
     os.close(holding)
     number: int = struct.unpack(">I", os.read(told, 4))[0]
-    os.read(told, 1)  # nothing comes: it is prepared, or has ended
+    told_error = os.read(told, 4)  # nothing comes if it is prepared, or has ended
     os.close(told)
     os.close(held)
-    return number
+    return number, struct.unpack(">I", told_error)[0] if told_error else 0
 
 
 def _open_standard_files() -> None:
