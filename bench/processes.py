@@ -128,9 +128,13 @@ class BrokerProcess:
         """End the process with SIGKILL and wait until it is gone."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> None:
-        """End the process with SIGTERM, with SIGKILL if that takes too long."""
+    def stop(self) -> int | None:
+        """End the process with SIGTERM, with SIGKILL if that takes too long.
+
+        Returns its exit code (of a signal the negative number), None if it was never started.
+        """
         self._end(signal.SIGTERM)
+        return None if self._process is None else self._process.returncode
 
     def _end(self, number: signal.Signals) -> None:
         process = self._process

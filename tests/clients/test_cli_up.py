@@ -20,6 +20,7 @@ from kafkaesque.cli.read_only_disk import read_only_disk
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.checksum import crc32c
 from tests.clients.up_ports import free_stretches, port_words
+from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
@@ -52,9 +53,7 @@ class Up:
     def run(self, *words: str) -> str:
         """Run another command against this cluster; it must succeed."""
         command = [*KAFKAESQUE, *words, "--bootstrap-server", self.bootstrap]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
+        done = processes.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -110,13 +109,8 @@ def test_a_cluster_comes_up_stops_in_order_and_goes_on_with_its_data(data: Path)
 
 def offline(*words: str) -> subprocess.CompletedProcess[str]:
     """Run `kafkaesque log`."""
-    return subprocess.run(
-        [*KAFKAESQUE, "log", *words],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    command = [*KAFKAESQUE, "log", *words]
+    return processes.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 def check_offline(data: Path) -> None:
