@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kafkaesque.chassis.deliveries import DeliveringConnection, Outbox
+from kafkaesque.chassis.link import PortOptions, Shared
+from kafkaesque.env.network import Framing
+from tests.unit.chassis.test_chassis import Ground
+
+OPTIONS = PortOptions(protocol="many", listener="many", framing=Framing.STREAM)
 
 
 class _Clock:
@@ -39,20 +46,31 @@ class _Network:
 class _Client(DeliveringConnection):
     """A connection without a port."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, shared: Shared, outbox: Outbox) -> None:
+        super().__init__(shared, outbox)
         self.network = _Network()
         self.connection: Any = self.network
-        object.__setattr__(self, "_outbox", outbox)
-        self._pending, self._pending_bytes = [], 0
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """Nobody sends anything."""
 
 
-def test_what_is_delivered_in_a_turn_is_written_once_and_joined_once_for_all() -> None:
-    clock = _Clock()
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+@pytest.fixture
+def clients(clock: _Clock) -> list[_Client]:
+    """Three clients of one port."""
+    shared = Shared(Ground().chassis, OPTIONS)
     outbox = Outbox(clock)  # type: ignore[arg-type]
-    clients = [_Client(outbox) for _ in range(3)]
+    return [_Client(shared, outbox) for _ in range(3)]
+
+
+def test_what_is_delivered_in_a_turn_is_written_once_and_joined_once_for_all(
+    clock: _Clock, clients: list[_Client]
+) -> None:
     for copy in (b"one", b"two"):
         for client in clients:
             client.deliver(copy)
@@ -71,19 +89,19 @@ def test_what_is_delivered_in_a_turn_is_written_once_and_joined_once_for_all() -
     assert clients[1].network.written == [b"onetwo", b"four"]
 
 
-def test_copies_that_differ_are_not_taken_for_those_before() -> None:
-    clock = _Clock()
-    outbox = Outbox(clock)  # type: ignore[arg-type]
-    clients = [_Client(outbox) for _ in range(3)]
+def test_copies_that_differ_are_not_taken_for_those_before(
+    clock: _Clock, clients: list[_Client]
+) -> None:
     for client, copy in zip(clients, (b"a", b"b", b"a"), strict=True):
         client.deliver(copy)
     clock.turn()
     assert [each.network.written for each in clients] == [[b"a"], [b"b"], [b"a"]]
 
 
-def test_what_is_written_comes_behind_what_was_delivered() -> None:
-    clock = _Clock()
-    client = _Client(Outbox(clock))  # type: ignore[arg-type]
+def test_what_is_written_comes_behind_what_was_delivered(
+    clock: _Clock, clients: list[_Client]
+) -> None:
+    client = clients[0]
     client.deliver(b"message")
     assert client.waiting_to_leave() == 7
     client.write(b"pong")
@@ -95,9 +113,8 @@ def test_what_is_written_comes_behind_what_was_delivered() -> None:
     assert client.waiting_to_leave() == 15
 
 
-def test_a_client_that_is_gone_is_sent_nothing() -> None:
-    clock = _Clock()
-    client = _Client(Outbox(clock))  # type: ignore[arg-type]
+def test_a_client_that_is_gone_is_sent_nothing(clock: _Clock, clients: list[_Client]) -> None:
+    client = clients[0]
     client.deliver(b"message")
     client.connection = None
     clock.turn()
