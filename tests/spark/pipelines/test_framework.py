@@ -190,6 +190,8 @@ def test_killed_in_the_midst_and_run_again(project: Project, mode: str) -> None:
     assert project.written() == results(range(3000))
 
 
+# A minute: Spark starts twice. `scripts/test` has the next one instead.
+@pytest.mark.extended
 @pytest.mark.timeout(900)
 def test_ctrl_c_ends_a_triggered_run_and_the_next_one_goes_on(project: Project) -> None:
     source = '.option("startingOffsets", "earliest")'
