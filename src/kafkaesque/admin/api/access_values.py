@@ -8,6 +8,7 @@ from kafkaesque.access.administration import ShownCredential, ShownGrant, ShownR
 from kafkaesque.access.passwords import PASSWORD_BYTES_MAX
 from kafkaesque.access.principals import NAME_LENGTH_MAX
 from kafkaesque.admin.api.changes import Change
+from kafkaesque.admin.api.numbers import Unsigned
 from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.values import Listing, View
 
@@ -121,7 +122,7 @@ class UserChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     add_roles: Names = []
     remove_roles: Names = []
     #: Of all that it logs in by; 0: never.
-    expires_at: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    expires_at: Unsigned | None = None
     #: Addresses and networks that it may log in from; empty: all.
     networks: Names | None = None
 

@@ -10,6 +10,7 @@ import msgspec
 
 from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.numbers import Number
 from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.admin.api.values import View
 from kafkaesque.broker.metadata.cluster_state import TopicState
@@ -68,7 +69,7 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     key: Text | None = None
     headers: Annotated[list[NewHeader], msgspec.Meta(max_length=100)] = []
     #: Null: that of the key, or without one any that has a leader.
-    partition: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    partition: Number | None = None
     #: How key, value and headers are written here.
     encoding: Literal["text", "base64"] = "text"
 

@@ -7,6 +7,7 @@ from kafkaesque.access.operations import CLUSTER_NAME, ResourceType
 from kafkaesque.admin.api.calls import Call, Route
 from kafkaesque.admin.api.changes import Change, DryRun, answer_change
 from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.numbers import Int32
 from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.part_list import Keys, answer_list
 from kafkaesque.admin.api.part_pages import (
@@ -51,7 +52,7 @@ class ConnectionsQuery(ListQuery, frozen=True, forbid_unknown_fields=True, kw_on
     #: Only those of one user.
     user: str = ""
     #: Only those at one broker.
-    broker: int | None = None
+    broker: Int32 | None = None
 
     def fits(self, each: Connected) -> bool:
         """Tell whether a connection is one of those that are asked for."""

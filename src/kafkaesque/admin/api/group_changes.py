@@ -21,6 +21,7 @@ from kafkaesque.admin.api.calls import Call, Route
 from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, DryRun
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.numbers import Int32
 from kafkaesque.admin.api.part_pages import (
     GROUP,
     OFFSET_AT,
@@ -50,7 +51,7 @@ class OffsetReset(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     topic: Annotated[str, msgspec.Meta(min_length=1, max_length=249)]
     #: Null: all of the topic's.
-    partitions: Annotated[list[int], msgspec.Meta(max_length=PARTITIONS_MAX)] | None = None
+    partitions: Annotated[list[Int32], msgspec.Meta(max_length=PARTITIONS_MAX)] | None = None
     #: `earliest` and `latest` are the ends of the log, `offset`, `time` and `shift` need a number.
     to: Literal["earliest", "latest", "offset", "time", "shift"]
     #: An offset; milliseconds since 1970; or so many messages on from what is committed, or back.

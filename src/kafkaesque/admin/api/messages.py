@@ -4,6 +4,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+from kafkaesque.admin.api.numbers import Int64
+
 #: Of a key, a value or a header as much is shown.
 SHOWN_BYTES_MAX: Final = 1024 * 1024
 #: The same in lists of many messages.
@@ -55,8 +57,8 @@ class SearchFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     #: What is there: a text as it is, anything else as JSON. Null: whatever it is.
     json_value: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
     #: Records of this time and later, and before that one.
-    since: int | None = None
-    before: int | None = None
+    since: Int64 | None = None
+    before: Int64 | None = None
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):

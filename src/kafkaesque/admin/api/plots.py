@@ -18,6 +18,7 @@ import msgspec
 from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.numbers import Unsigned
 from kafkaesque.admin.api.part_pages import SERIES, SeriesAnswer, SeriesQuestion
 from kafkaesque.admin.api.values import View
 from kafkaesque.admin.http import Outlet
@@ -44,7 +45,7 @@ class SeriesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     #: Names of series with commas between; empty: all.
     names: Names = ""
     #: Only samples after this time; 0: all that there are.
-    after: Annotated[int, msgspec.Meta(ge=0)] = 0
+    after: Unsigned = 0
     #: In ms: from 10,000 on, those of six hours; below, those of a quarter of an hour.
     step: Annotated[int, msgspec.Meta(ge=STEP_MS, le=COARSE_STEP_MS)] = STEP_MS
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from kafkaesque.admin.api.messages import Content, Header
+from kafkaesque.admin.api.numbers import Number, Unsigned
 from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.values import Listing, View
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
@@ -38,9 +39,9 @@ class QueueMessagesQuery(QueueQuery, frozen=True, forbid_unknown_fields=True, kw
     """Which messages of a queue."""
 
     #: Of a queue over a topic, which has as many as the topic.
-    partition: Annotated[int, msgspec.Meta(ge=0)] = 0
+    partition: Number = 0
     #: `next` of the page before, or the first offset that is wanted.
-    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    offset: Unsigned = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=MESSAGES_MAX)] = 50
     show: Literal["auto", "text", "hex"] = "auto"
 

@@ -17,6 +17,7 @@ from kafkaesque.admin.api.messages import (
     Message,
     SearchFilter,
 )
+from kafkaesque.admin.api.numbers import Number, Unsigned
 from kafkaesque.admin.api.part_pages import (
     OFFSET_AT,
     PARTITIONS,
@@ -47,11 +48,11 @@ class MessagesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Which messages: the newest ones, those from an offset or a time on, or the oldest ones."""
 
     #: None: all of them, up to 64.
-    partition: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    partition: Number | None = None
     #: The first offset; needs a partition.
-    offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    offset: Unsigned | None = None
     #: The first time, in Unix milliseconds.
-    at: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    at: Unsigned | None = None
     order: Literal["newest", "oldest"] = "newest"
     limit: Annotated[int, msgspec.Meta(ge=1, le=MESSAGES_MAX)] = 50
     show: Literal["auto", "text", "hex"] = "auto"

@@ -16,6 +16,7 @@ from kafkaesque.admin.api.calls import Call, Route
 from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, DryRun
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.numbers import Int32
 from kafkaesque.admin.api.part_pages import PARTITIONS, PartitionsAnswer, PartitionsQuestion
 from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.broker.metadata.cluster_state import TopicState
@@ -39,9 +40,9 @@ class Reassignment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Where replicas are to be."""
 
     #: Brokers, the preferred leader first; null: stop what moves.
-    replicas: Annotated[list[int], msgspec.Meta(min_length=1, max_length=100)] | None
+    replicas: Annotated[list[Int32], msgspec.Meta(min_length=1, max_length=100)] | None
     #: Null: all of the topic's.
-    partitions: Annotated[list[int], msgspec.Meta(min_length=1, max_length=10_000)] | None = None
+    partitions: Annotated[list[Int32], msgspec.Meta(min_length=1, max_length=10_000)] | None = None
 
 
 class PlannedMove(msgspec.Struct, frozen=True, kw_only=True):

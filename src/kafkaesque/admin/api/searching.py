@@ -18,6 +18,7 @@ from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.messages import Form, Message, SearchFilter
+from kafkaesque.admin.api.numbers import Int32, Int64
 from kafkaesque.admin.api.part_pages import (
     OFFSET_AT,
     PARTITIONS,
@@ -53,10 +54,10 @@ class SearchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     topic: str
     #: Null: all.
-    partitions: Annotated[list[int], msgspec.Meta(max_length=10_000)] | None = None
+    partitions: Annotated[list[Int32], msgspec.Meta(max_length=10_000)] | None = None
     filter: SearchFilter = SearchFilter()
     #: Where to begin, by partition: `positions` of the search before.
-    positions: dict[str, int] = {}
+    positions: dict[str, Int64] = {}
     limit: Annotated[int, msgspec.Meta(ge=1, le=MATCHES_MAX)] = 100
     seconds: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] = 30
 

@@ -11,6 +11,7 @@ from kafkaesque.access.operations import ResourceType
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.numbers import Int32
 from kafkaesque.admin.api.paging import ListQuery, PageOf, sort_field, take_page, wants
 from kafkaesque.admin.api.part_pages import (
     PARTITIONS,
@@ -74,7 +75,7 @@ class PartitionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Which partitions of a topic."""
 
     #: `next` of the page before.
-    after: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    after: Int32 = -1
     limit: Annotated[int, msgspec.Meta(ge=1, le=_PARTITIONS_MAX)] = 100
 
 

@@ -14,6 +14,7 @@ from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.exchanges import sees_end
 from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.numbers import Int32, Int64
 from kafkaesque.admin.api.part_pages import (
     GROUP,
     TRANSACTIONS,
@@ -71,7 +72,7 @@ OnDescribed = Callable[[GroupAnswer | None, Link | None, Sequence[Origin]], None
 class WhyRecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which record, and for which group it is asked."""
 
-    offset: int
+    offset: Int64
     group: str | None = None
     #: Who consumes, such as User:app; then it is asked whether that one may.
     principal: str = ""
@@ -87,10 +88,10 @@ class WhyGroupQuery(msgspec.Struct, frozen=True, kw_only=True):
 class WhyMessageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which message of a queue; its id is its offset."""
 
-    message: int
+    message: Int64
     vhost: str = DEFAULT_VHOST
     #: Of a queue over a topic, which has as many as the topic.
-    partition: int = 0
+    partition: Int32 = 0
 
 
 class WhyRouteQuery(msgspec.Struct, frozen=True, kw_only=True):

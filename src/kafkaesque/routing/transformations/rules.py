@@ -13,10 +13,14 @@ into the body.
 """
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
 
 from kafkaesque.routing.transformations.errors import BadRule
+
+#: Of 64 bits: a rule is replicated, and brokers write no longer numbers to each other.
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Step(msgspec.Struct, frozen=True, tag_field="do", kw_only=True, forbid_unknown_fields=True):
@@ -72,7 +76,7 @@ class Split(Step, tag="split", frozen=True, kw_only=True):
 class Set(Step, tag="set", frozen=True, kw_only=True):
     """A constant is put there."""
 
-    value: bool | int | float | str | None
+    value: bool | Whole | float | str | None
 
 
 AnyStep = Rename | Cast | Template | Drop | Split | Set
