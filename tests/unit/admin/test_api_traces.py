@@ -130,6 +130,31 @@ def test_queries_of_spark_are_known_by_what_they_commit(ground: ApiGround) -> No
     assert ground.ask("GET", "/pipelines/no-spark").status == 404
 
 
+#: As long as the metadata of an offset may be.
+NESTED = '{"x": ' + "[" * 2_000 + "]" * 2_000 + "}"
+
+
+@pytest.mark.parametrize("said", [json.dumps({"rows": 10**300}), '{"rows": -1}', NESTED], ids=len)
+def test_what_a_marker_says_wrongly_hides_no_other_query(ground: ApiGround, said: str) -> None:
+    commit(ground, sink_id("bad", 0), "bills", 3, said)
+    commit(ground, sink_id("good", 0), "bills", 4, json.dumps({"rows": 5, "bytes": 6}))
+    seen = ground.get("/pipelines")
+    assert [(each["id"], each["batch"], each["rows"]) for each in seen["items"]] == [
+        ("bad", 3, 0),
+        ("good", 4, 5),
+    ]
+    assert [each for each in seen["sources"] if each["missing"]] == []
+
+
+@pytest.mark.parametrize("said", [json.dumps({"max_age": 10**300}), NESTED], ids=len)
+def test_what_a_topic_says_wrongly_of_a_stream_hides_no_other(ground: ApiGround, said: str) -> None:
+    ground.create("bad", nats_stream=said)
+    ground.create("good", nats_stream='{"max_msgs": 5}')
+    seen = ground.get("/streams")
+    assert [(each["name"], each["messages_max"]) for each in seen["items"]] == [("good", 5)]
+    assert ground.get("/streams/bad/consumers")["total"] == 0
+
+
 def test_the_name_of_a_sinks_group_is_read_back() -> None:
     assert sink_task(sink_id("a-1-b", 12)) == ("a-1-b", 12)
     assert sink_task("mine." + sink_id("q", 0)) == ("q", 0)

@@ -17,6 +17,7 @@ from kafkaesque.access.operations import ResourceType
 from kafkaesque.admin.api.calls import Call, NoQuery, Route
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered, OnAnswer, PartPage, PartServer
+from kafkaesque.admin.api.numbers import Unsigned
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
 from kafkaesque.admin.api.part_list import Keys, page_view
 from kafkaesque.admin.api.part_pages import Nothing
@@ -98,10 +99,10 @@ class PipelineView(View, frozen=True, kw_only=True):
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """What a marker says in its metadata."""
+    """What a marker says in its metadata; any client may have written that."""
 
-    rows: int = 0
-    bytes: int = 0
+    rows: Unsigned = 0
+    bytes: Unsigned = 0
 
 
 SPARK: Final = PartPage(name="spark", question=Nothing, answer=SparkAnswer)
@@ -166,7 +167,7 @@ def _row(context: Context, group: str, committed: Any) -> SparkRow | None:
 def _words(metadata: str) -> _Words:
     try:
         return msgspec.json.decode(metadata, type=_Words)
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return _Words()
 
 

@@ -16,6 +16,7 @@ from kafkaesque.admin.api.authorization import refuse_unknown_topic
 from kafkaesque.admin.api.calls import Call, Route
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.numbers import Int64
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
 from kafkaesque.admin.api.part_list import Keys, page_view
 from kafkaesque.admin.api.part_pages import (
@@ -51,9 +52,9 @@ class _Stream(msgspec.Struct, frozen=True):
     subjects: list[str] | None = None
     retention: str = "limits"
     discard: str = "old"
-    max_msgs: int = -1
-    max_bytes: int = -1
-    max_age: int = 0
+    max_msgs: Int64 = -1
+    max_bytes: Int64 = -1
+    max_age: Int64 = 0
     mirror: _Origin | None = None
     sources: list[_Origin] | None = None
 
@@ -63,8 +64,8 @@ class _Consumer(msgspec.Struct, frozen=True):
     durable_name: str | None = None
     deliver_policy: str = "all"
     ack_policy: str = "none"
-    max_deliver: int | None = None
-    max_ack_pending: int | None = None
+    max_deliver: Int64 | None = None
+    max_ack_pending: Int64 | None = None
     filter_subject: str | None = None
     filter_subjects: list[str] | None = None
     deliver_subject: str | None = None
@@ -271,7 +272,7 @@ def _read(text: str | None, kind: type[Any]) -> Any:
     """Return what an option says; None: nothing that is one."""
     try:
         return msgspec.json.decode(text, type=kind) if text else None
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 
