@@ -1,6 +1,6 @@
 """Who uses queues by their own clients in `scripts/chaos --queues`: publishers and workers.
 
-Each is a thread with a door of its own. In the end one consumer empties all queues, and brokers say
+Each is a thread with a door of its own. In the end a consumer empties each queue, and brokers say
 how many messages came and went: then the simulator's checker judges all of it.
 """
 
@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -50,6 +51,7 @@ _FATES_OF_CLIENT: Final = (*_FATES, What.RELEASE, What.REJECT)
 _LOCKS_MS: Final = (-1, -1, -1, 1_000, 2_000, 5_000)
 _WAITS_MS: Final = (0, 0, 1_000)
 _DRAIN_LOCK_MS: Final = 60_000
+_DRAIN_MAX: Final = 10
 _EMPTY: Final = ("ready", "delayed", "in_flight", "parked", "moving")
 
 OpenDoor = Callable[[], Door]
@@ -176,6 +178,8 @@ class UserQueues(threading.Thread):
         self._error: BaseException | None = None
         self._is_drained = False
         self._state = "not begun"
+        #: How far each queue is emptied.
+        self._states: dict[str, str] = {}
 
     def stop(self) -> None:
         """Begin nothing new, and empty all queues."""
@@ -184,7 +188,7 @@ class UserQueues(threading.Thread):
     def describe(self) -> str:
         """Say what is waited for."""
         busy = [each.name for each in self._users if each.is_alive()]
-        return f"{self._state}; at work: {busy}"
+        return f"{self._state}; {self._states}; at work: {busy}"
 
     def run(self) -> None:
         """Let everybody work, until it is over."""
@@ -248,25 +252,36 @@ class UserQueues(threading.Thread):
     # -- coming to an end
 
     def _drain(self, client: Client) -> None:
-        for queue in self._queues:
-            door = self._open("drain", is_sqs=queue.is_sqs)
-            self._drain_queue(client, queue.spec, door)
-            door.close()
+        """Empty all queues: each by one consumer, and dead letters after what they come from."""
+        for has_dead_letters in (True, False):
+            some = [
+                each for each in self._queues if bool(each.spec.dead_letters_to) is has_dead_letters
+            ]
+            with ThreadPoolExecutor(len(some)) as consumers:
+                for done in [consumers.submit(self._drain_queue, client, each) for each in some]:
+                    done.result()
 
-    def _drain_queue(self, client: Client, spec: QueueSpec, door: Door) -> None:
-        while True:
-            try:
-                counts = client.describe(spec.name).counts
-                self._state = f"emptying {spec.name}, which has {counts}"
-                if not any(counts[name] for name in _EMPTY):
-                    self._seen.counts[spec.name] = counts
-                    return
-                if counts["parked"]:
-                    client.redrive(spec.name)
-            except KafkaesqueError as error:
-                self._history.error("drain", type(error).__name__)
-            for each in door.take(spec, TAKE_MAX, _DRAIN_LOCK_MS, 1_000):
-                door.act(What.SETTLE, each)
+    def _drain_queue(self, client: Client, queue: UserQueue) -> None:
+        spec, door = queue.spec, self._open("drain", is_sqs=queue.is_sqs)
+        while not self._is_empty(client, spec):
+            while found := door.take(spec, _DRAIN_MAX, _DRAIN_LOCK_MS, 1_000):
+                for each in found:
+                    door.act(What.SETTLE, each)
+        door.close()
+
+    def _is_empty(self, client: Client, spec: QueueSpec) -> bool:
+        try:
+            counts = client.describe(spec.name).counts
+            self._states[spec.name] = f"emptying it, which has {counts}"
+            if not any(counts[name] for name in _EMPTY):
+                self._seen.counts[spec.name] = counts
+                self._states[spec.name] = "empty"
+                return True
+            if counts["parked"]:
+                client.redrive(spec.name)
+        except KafkaesqueError as error:
+            self._history.error("drain", type(error).__name__)
+        return False
 
     def check(self) -> Sequence[str]:
         """Return what is wrong; the thread has ended, or is stuck, which is told elsewhere."""
