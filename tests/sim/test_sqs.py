@@ -94,6 +94,18 @@ def test_a_long_poll_at_a_leader_that_dies_ends_as_one_that_may_be_repeated() ->
     assert bodies(client.receive(url, WaitTimeSeconds=LONG)) == ["hello"]
 
 
+def test_a_long_poll_ends_when_its_queue_is_deleted() -> None:
+    sqs = SqsScenario(6)
+    url = sqs.make("jobs")
+    polls = [sqs.client(name) for name in sqs.running()]
+    for poll in polls:
+        poll.send("ReceiveMessage", QueueUrl=url, WaitTimeSeconds=LONG)
+    sqs.loop.run_for(1_000)
+    sqs.client().do("DeleteQueue", QueueUrl=url)
+    sqs.loop.run_for(1_000)
+    assert [poll.answer().error for poll in polls] == ["QueueDoesNotExist"] * 3
+
+
 def test_requests_that_come_ahead_are_answered_in_order() -> None:
     sqs = SqsScenario(6)
     url = sqs.make("jobs")

@@ -15,6 +15,7 @@ from kafkaesque.model.errors import (
     LeaderNotAvailable,
     RequestRefused,
     RequestTimedOut,
+    UnknownQueue,
 )
 from kafkaesque.model.records import Record
 from kafkaesque.queues import requests as r
@@ -52,7 +53,7 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
         case q.MoveMessages():
             Moving(host, request, on_done).begin()
         case q.TakeMessages():
-            _take(host, request, on_done)
+            _take(host, parts, request, on_done)
         case q.AttachConsumer():
             _attach(host, request, on_done)
         case q.PeekMessages():
@@ -193,7 +194,7 @@ def _attach(host: QueueHost, asked: q.AttachConsumer, on_done: OnDone) -> None:
 # -- taking
 
 
-def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
+def _take(host: QueueHost, parts: HostParts, request: q.TakeMessages, on_done: OnDone) -> None:
     consumer = request.consumer
     take = r.Take(
         token=host.new_token(),
@@ -209,13 +210,20 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
         if isinstance(answer, r.Taken):
             _hand_out(host, answer, request.bytes_max, on_done)
         elif isinstance(answer, r.Refused) and answer.why is r.Refusal.NOT_LEADER:
-            # What it was given is locked until its time, or until the consumer attaches again.
-            on_done(RequestTimedOut(_PERHAPS_TAKEN))
+            on_done(_void(host, parts))
         elif isinstance(answer, r.Refused):
             on_done(refusal_of(answer))
 
     host.ask_engine(take, on_answer)
     host.on_wanted()
+
+
+def _void(host: QueueHost, parts: HostParts) -> RequestRefused:
+    """Return what is said to who took messages, where the queue is led no more."""
+    if host.state.topic_id not in parts.metadata.state.queues_by_log:
+        return UnknownQueue("the queue was deleted")
+    # What it was given is locked until its time, or until the consumer attaches again.
+    return RequestTimedOut(_PERHAPS_TAKEN)
 
 
 def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) -> None:
