@@ -146,8 +146,12 @@ def test_a_purge_leaves_nothing_and_is_not_repeated_at_once(sqs: Queues) -> None
     url = sqs.make("purged")
     for number in range(5):
         sqs.send(url, str(number))
+    assert len(sqs.receive(url, 2)) == 2
     sqs.client.purge_queue(QueueUrl=url)
     assert sqs.receive(url) == []
+    assert sqs.attributes(url, "ApproximateNumberOfMessagesNotVisible") == {
+        "ApproximateNumberOfMessagesNotVisible": "0"
+    }
     with pytest.raises(sqs.client.exceptions.PurgeQueueInProgress):
         sqs.client.purge_queue(QueueUrl=url)
 

@@ -274,9 +274,10 @@ class Cluster:
     def configure(self, which: int) -> None:
         self.ask(r.Configure, policy=POLICIES[which])
 
-    def purge(self) -> None:
+    def purge(self, *, takes_in_flight: bool = False) -> None:
         self.asked.is_purged = True
-        self.ask(r.Purge)
+        self.asked.is_flight_purged |= takes_in_flight
+        self.ask(r.Purge, takes_in_flight=takes_in_flight)
 
     def redrive(self, target: str) -> None:
         self.ask(r.Redrive, target=target)

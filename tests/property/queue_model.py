@@ -55,6 +55,8 @@ class Asked:
     returned: set[tuple[int, int]] = field(default_factory=set)
     rejected: set[tuple[int, int]] = field(default_factory=set)
     is_purged: bool = False
+    #: With what was in flight.
+    is_flight_purged: bool = False
 
 
 class Model:
@@ -269,6 +271,9 @@ class Model:
             case Reason.ATTEMPTS:
                 self._check_end_of_flight(offset, held, self.asked.returned)
                 assert 0 < self.policy.attempts_max <= held.failures, f"{offset} is given up early"
+            case Reason.PURGED:
+                assert self.asked.is_flight_purged
+                assert held.place is Place.IN_FLIGHT
             case Reason.REDRIVEN:
                 assert held.place in (Place.READY, Place.PARKED)
 

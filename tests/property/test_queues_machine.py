@@ -87,9 +87,9 @@ class Machine(RuleBasedStateMachine):
     def unpark(self) -> None:
         self.cluster.unpark()
 
-    @rule()
-    def purge(self) -> None:
-        self.cluster.purge()
+    @rule(takes_in_flight=st.booleans())
+    def purge(self, takes_in_flight: bool) -> None:
+        self.cluster.purge(takes_in_flight=takes_in_flight)
 
     @rule(count=COUNT, reports=st.booleans())
     def move(self, count: int, reports: bool) -> None:

@@ -106,6 +106,25 @@ def test_a_long_poll_ends_when_its_queue_is_deleted() -> None:
     assert [poll.answer().error for poll in polls] == ["QueueDoesNotExist"] * 3
 
 
+def test_a_purge_that_has_failed_may_be_repeated_at_once() -> None:
+    sqs = SqsScenario(7)
+    url = sqs.make("jobs")
+    here = sqs.follower("jobs")
+    client = sqs.client(here)
+    client.do("SendMessage", QueueUrl=url, MessageBody="hello")
+    others = [name for name in sqs.running() if name != here]
+    for name in others:
+        sqs.kill(name)
+    client.send("PurgeQueue", QueueUrl=url)
+    sqs.loop.run_for(40_000)
+    assert client.answer().status == 503
+    for name in others:
+        sqs.boot(name)
+    sqs.loop.run_for(10_000)
+    client.do("PurgeQueue", QueueUrl=url)
+    assert client.receive(url) == []
+
+
 def test_requests_that_come_ahead_are_answered_in_order() -> None:
     sqs = SqsScenario(6)
     url = sqs.make("jobs")

@@ -268,7 +268,7 @@ class Engine:
     # -- the whole queue
 
     def _purge(self, request: r.Purge) -> None:
-        self._upkeep.purge(request.token)
+        self._upkeep.purge(request.token, takes_in_flight=request.takes_in_flight)
 
     def _configure(self, request: r.Configure) -> None:
         try:

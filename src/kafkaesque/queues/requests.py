@@ -150,6 +150,8 @@ class Purge:
     """All that waits now is gone. Answer: `Done`, when all is."""
 
     token: RequestToken
+    #: Whether what consumers have is gone, too; not what a transaction is to settle.
+    takes_in_flight: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

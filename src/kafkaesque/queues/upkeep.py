@@ -5,9 +5,10 @@ Each step of upkeep does a bounded piece; `is_behind` says that there is more to
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from kafkaesque.queues.context import Context
-from kafkaesque.queues.decisions import Due, Purge, Reason, Redrive
+from kafkaesque.queues.decisions import Due, Purge, Reason, Redrive, Remove
 from kafkaesque.queues.requests import Done
 from kafkaesque.queues.runs import offsets_of, runs_of
 from kafkaesque.queues.state import Place
@@ -21,6 +22,12 @@ PURGE_STEP = 262_144
 REDRIVEN_MAX = 1_000
 #: By the wall's time nothing is waited for longer than this without looking: it may be set.
 LOOK_AGAIN_MS = 10_000
+
+
+class _Purging(NamedTuple):
+    token: RequestToken
+    end: int
+    takes_in_flight: bool
 
 
 class Upkeep:
@@ -37,7 +44,7 @@ class Upkeep:
         self._lived_to = 0
         self._redriven_to = 0
         self._purged_to = 0
-        self._purges: list[tuple[RequestToken, int]] = []
+        self._purges: list[_Purging] = []
         self.is_behind = False
 
     def look_again(self) -> None:
@@ -54,9 +61,9 @@ class Upkeep:
         """Messages are to be moved."""
         self._redriven_to = 0
 
-    def purge(self, token: RequestToken) -> None:
-        """Let all that waits now be gone, and answer then."""
-        self._purges.append((token, self._context.state.end))
+    def purge(self, token: RequestToken, *, takes_in_flight: bool) -> None:
+        """Let all that waits now be gone, perhaps with what is in flight, and answer then."""
+        self._purges.append(_Purging(token, self._context.state.end, takes_in_flight))
         self._purged_to = 0
 
     def do(self) -> None:
@@ -170,15 +177,28 @@ class Upkeep:
 
     def _go_on_purging(self) -> None:
         while self._purges:
-            token, end = self._purges[0]
-            self._purged_to = min(end, max(self._purged_to, self._context.state.floor) + PURGE_STEP)
+            token, end, takes_in_flight = self._purges[0]
+            begin = max(self._purged_to, self._context.state.floor)
+            self._purged_to = min(end, begin + PURGE_STEP)
             if self._context.state.floor < self._purged_to:
+                if takes_in_flight:
+                    self._purge_in_flight(begin, self._purged_to)
                 self._context.decide(Purge(self._purged_to))
             if self._purged_to < end:
                 self.is_behind = True
                 return
             del self._purges[0]
             self._context.answer(token, Done())
+
+    def _purge_in_flight(self, begin: int, end: int) -> None:
+        state = self._context.state
+        offsets = [
+            offset
+            for offset in self._living(begin, end)
+            if state.place_of(offset) is Place.IN_FLIGHT and offset not in state.staged
+        ]
+        if offsets:
+            self._context.decide(Remove(Reason.PURGED, runs_of(offsets)))
 
     def _go_on_redriving(self) -> None:
         state = self._context.state

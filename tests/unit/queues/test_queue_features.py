@@ -427,6 +427,18 @@ def test_a_purge_leaves_what_is_in_flight() -> None:
     assert places(host) == [Place.IN_FLIGHT] * 2
 
 
+def test_a_purge_that_takes_what_is_in_flight_frees_its_groups() -> None:
+    host = queue(is_ordered=True)
+    host.put(*[Message(group=b"a")] * 2, *[Message(group=b"b")] * 2)
+    staged, free = (Claim(offset, offset + 1, 1) for offset in host.take_offsets(2))
+    host.ask(Stage, claims=(staged,), transaction=7)
+    assert host.ask(Purge, takes_in_flight=True) == Done()
+    assert places(host) == [Place.IN_FLIGHT]
+    assert host.settle(free) == Done(stale=(free,))
+    again = host.put(Message(group=b"b"))
+    assert host.take_offsets(2) == again
+
+
 # -- sessions
 
 

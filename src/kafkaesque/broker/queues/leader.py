@@ -128,7 +128,8 @@ def _engine_request(
             session = session_of(request.consumer)
             return r.Detach(token=token, session=session, is_failed=request.is_failed), _done
         case q.PurgeQueue():
-            return r.Purge(token=token), _done
+            takes_in_flight = request.takes_in_flight is True
+            return r.Purge(token=token, takes_in_flight=takes_in_flight), _done
         case q.RedriveQueue():
             return r.Redrive(token=token, target=request.target), _done
         case q.UnparkMessages():

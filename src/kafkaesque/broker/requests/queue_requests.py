@@ -128,6 +128,9 @@ class DetachConsumer(QueueRequest, frozen=True, tag="detach-consumer", kw_only=T
 class PurgeQueue(QueueRequest, frozen=True, tag="purge-queue", kw_only=True):
     """Remove all messages that wait. Answer: `Done`, when they are gone."""
 
+    #: Whether messages that consumers have are removed, too.
+    takes_in_flight: bool | msgspec.UnsetType = msgspec.UNSET
+
 
 class RedriveQueue(QueueRequest, frozen=True, tag="redrive-queue", kw_only=True):
     """Move all messages that wait now or are parked to another queue. Answer: `Done`, at once."""

@@ -71,6 +71,10 @@ class Recently:
             self._done_ms.clear()
         self._done_ms[name] = now_ms
 
+    def forget(self, name: str) -> None:
+        """It was not done after all, as far as is known."""
+        self._done_ms.pop(name, None)
+
     def is_recent(self, name: str, now_ms: int) -> bool:
         """Tell whether it was done a short while ago."""
         done_ms = self._done_ms.get(name)
@@ -208,7 +212,7 @@ class Managing:
         self._finder.find(call, name, go_on)
 
     def purge(self, call: Call[s.PurgeQueueRequest]) -> None:
-        """Remove all messages that wait; answered when they are gone.
+        """Remove all messages, also those in flight; answered when they are gone.
 
         Raises:
             SqsError: the URL is none.
@@ -223,10 +227,12 @@ class Managing:
                     f"Only one PurgeQueue operation on {name} is allowed every 60 seconds.",
                 )
             self._purged.note(name, now_ms)
-            request = q.PurgeQueue(log_id=queue.topic_id)
+            request = q.PurgeQueue(log_id=queue.topic_id, takes_in_flight=True)
             self._doors.queues.ask(request, Done, TIMEOUT_MS, on_purged)
 
         def on_purged(outcome: Done | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                self._purged.forget(name)
             tell_change(self._doors, call, DataChange.PURGE, name, outcome)
             _answer(call, outcome)
 
