@@ -131,7 +131,8 @@ def encode_message(message: Message, number: int, now_ms: int) -> Record:
 def _when(when: When, duration: str, moment: str) -> tuple[str, bytes]:
     """Return the header for a time: a duration counts by the broker's clock, from the commit on."""
     if not isinstance(when, datetime):
-        return duration, b"%d" % milliseconds(when)
+        # Brokers read 0 as nothing said: who has no time left would live for ever.
+        return duration, b"%d" % max(milliseconds(when), 1 if duration == names.TIME_TO_LIVE else 0)
     if when.tzinfo is None:
         raise InvalidArgument("a datetime must have a time zone")
     found = int(when.timestamp() * 1000)

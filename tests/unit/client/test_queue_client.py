@@ -71,6 +71,7 @@ def test_messages_are_delayed_and_end_by_the_brokers_clock(client: Client, queue
         queue,
         [
             Message("never", expires=0.001),
+            Message("no time left", expires=timedelta(0)),
             Message("late", delay=timedelta(seconds=0.5)),
             Message("in years", delay=datetime(2200, 1, 1, tzinfo=UTC)),
             Message("over", expires=datetime(2000, 1, 1, tzinfo=UTC)),

@@ -82,6 +82,7 @@ def test_messages_wait_expire_and_are_known_by_their_ids(
     cluster: TextCluster, person: Person, topic: str
 ) -> None:
     create(cluster, topic, deduplication_ms="60000")
+    person.ok(f'PUT {topic} {{"Body": "over", "Expires": 0}}')
     person.ok(f'PUT {topic} {{"Body": "later", "Delay": 0.4}}')
     first = put(person, f'PUT {topic} {{"Body": "a", "Id": "17", "Expires": 9}}')
     assert put(person, f'PUT {topic} {{"Body": "b", "Id": "17"}}') == first

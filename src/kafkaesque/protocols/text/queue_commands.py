@@ -87,13 +87,15 @@ def read_put(rest: str) -> Put:
     if not message.lstrip().startswith("{"):
         return Put(queue=queue, message=read)
     fields = _decoder.decode(message.encode())
+    expires_ms = round(_number(fields, "Expires", AHEAD_S_MAX) * 1000)
     return Put(
         queue=queue,
         message=read,
         priority=int(_number(fields, "Priority", PRIORITY_MAX, is_whole=True)),
         group=_text(fields, "Group"),
         delay_ms=round(_number(fields, "Delay", AHEAD_S_MAX) * 1000),
-        expires_ms=round(_number(fields, "Expires", AHEAD_S_MAX) * 1000),
+        # To the queue, 0 is nothing said: who has no time left would live for ever.
+        expires_ms=max(expires_ms, 1) if "Expires" in fields else 0,
         message_id=_text(fields, "Id"),
     )
 
