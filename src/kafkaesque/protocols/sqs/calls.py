@@ -1,5 +1,6 @@
 """What one HTTP request asks of SQS, in either protocol, and the answer to it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -69,7 +70,26 @@ def _read_json(request: HttpRequest) -> tuple[Operation, Shape]:
     except msgspec.ValidationError as error:
         raise query.fault_of(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if _has_half(request.body):
+            raise SqsError(
+                "InvalidMessageContents",
+                "Invalid characters found: a surrogate (#xD800 to #xDFFF) without its other half.",
+            ) from None
         raise SqsError("SerializationException", f"The body is not JSON: {error}.") from None
+
+
+def _has_half(body: bytes) -> bool:
+    """Tell whether a body is JSON but for half of a character, which SDKs escape as any other.
+
+    The decoder takes some of them for the body's end.
+    """
+    if b"\\ud" not in body.lower():
+        return False
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def split_target(target: str) -> tuple[str, str]:
