@@ -57,6 +57,10 @@ class DataChange(StrEnum):
     REDRIVE = "redrive"
     UNPARK = "unpark"
     CLOSE_CONNECTION = "close-connection"
+    #: By an administrator: of a transactional id, or what hangs in a partition.
+    ABORT_TRANSACTION = "abort-transaction"
+    #: In a partition, by an administrator's marker over Kafka.
+    COMMIT_TRANSACTION = "commit-transaction"
 
 
 class Outcome(StrEnum):
@@ -66,7 +70,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     REFUSED = "refused"
     DONE = "done"
-    #: The controller went away: it may or may not be done.
+    #: Who was to do it went away, or did not answer in time: it may or may not be done.
     UNKNOWN = "unknown"
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.access.audit import AuditEvent, Outcome
+from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.partitions import producers as partition_producers
 from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.model.batch import read_batch_header
@@ -237,6 +239,25 @@ def test_markers_that_are_refused(live: LiveCluster) -> None:
     assert late == [ErrorCode.INVALID_PRODUCER_EPOCH]
     both = end(live, commit=True, epoch=2, coordinator_epoch=2, partitions=(0, 1))
     assert both == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_markers_are_told_to_the_audit_log(
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[AuditEvent] = []
+    monkeypatch.setattr(Audit, "wants", lambda *_: True)
+    monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
+    live.create_topic(T)
+    begin(live, 0)
+    noted.clear()
+    end(live, commit=False, partitions=(0, 7))
+    end(live, commit=True, epoch=-2)
+    begin(live, 1)
+    end(live, commit=True)
+    assert [(e.operation, e.resource, e.outcome, e.detail) for e in noted] == [
+        ("abort-transaction", T, Outcome.DONE, {"1": f"0: producer {P}"}),
+        ("commit-transaction", T, Outcome.DONE, {"1": f"0: producer {P}"}),
+    ]
 
 
 # -- describing

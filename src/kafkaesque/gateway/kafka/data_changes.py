@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.error_codes import ErrorCode
 #: What was refused has changed nothing; of these nobody knows.
 _OUTCOMES: Final = {
     ErrorCode.NONE: Outcome.DONE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Outcome.DONE,
     ErrorCode.REQUEST_TIMED_OUT: Outcome.UNKNOWN,
 }
 

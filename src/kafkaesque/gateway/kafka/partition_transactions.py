@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from kafkaesque.access.audit import DataChange
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.data_changes import tell_parts
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
@@ -97,7 +100,30 @@ def on_write_txn_markers(context: Context, call: Call) -> None:
             pieces += [_marking(context.doors, marker, topic.name, each) for each in partitions]
         results.append(WritableTxnMarkerResult(marker.producer_id, topics))
     response = WriteTxnMarkersResponse(markers=results)
-    Queue(context.clock, pieces, lambda: call.answer(response)).start()
+
+    def answer() -> None:
+        _tell(context, call, request, results)
+        call.answer(response)
+
+    Queue(context.clock, pieces, answer).start()
+
+
+def _tell(
+    context: Context,
+    call: Call,
+    request: WriteTxnMarkersRequest,
+    results: Sequence[WritableTxnMarkerResult],
+) -> None:
+    """Tell the audit log what was ended without a coordinator's decision."""
+    for marker, result in zip(request.markers, results, strict=True):
+        is_commit = marker.transaction_result
+        change = DataChange.COMMIT_TRANSACTION if is_commit else DataChange.ABORT_TRANSACTION
+        for topic in result.topics:
+            parts = [
+                (each.error_code, f"{each.partition_index}: producer {marker.producer_id}")
+                for each in topic.partitions
+            ]
+            tell_parts(context, call, change, ResourceType.TOPIC, topic.name, parts)
 
 
 def _check_coordinator_epoch(doors: Doors, epoch: int) -> None:
