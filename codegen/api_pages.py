@@ -55,7 +55,8 @@ The console ([console.md](console.md)) uses nothing else.
 - **ETag.** It says what an answer holds, whenever and by whom. `If-None-Match` is answered with
   304. `If-Match` on a change of options refuses it with 412 if somebody else has changed them.
 - **Changes** take `dry_run=true`, which says what would be done. They need the header
-  `x-kafkaesque-request` with any value, and `Content-Type: application/json`.
+  `x-kafkaesque-request` with any value, and `Content-Type: application/json`. A change has 10 s;
+  504 says that it may be done all the same.
 - **Errors** are `application/problem+json`: a status, the kind of the error, one sentence.
 - **Bounds.** A body has at most 1 MiB, a list 1,000 items a page, a page of messages 500. One
   broker runs 4 searches and serves 40 live streams at a time; more are answered with 429.

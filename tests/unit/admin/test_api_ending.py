@@ -7,6 +7,8 @@ import pytest
 
 from kafkaesque.access.audit import AuditEvent
 from kafkaesque.broker.audit import Audit
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import TransactionUnverified
@@ -25,6 +27,23 @@ def ground() -> ApiGround:
     made = ApiGround(43)
     made.create("orders", 3)
     return made
+
+
+def leader(ground: ApiGround, where: TopicPartition) -> tuple[str, Doors, Partition]:
+    """Return the broker that leads a partition."""
+    for name, broker in ground.cluster.brokers.items():
+        try:
+            found = broker.doors.reading.partition(where)
+        except Exception:
+            continue
+        if found.is_leader:
+            return name, broker.doors, found
+    raise AssertionError(where)
+
+
+def coordinator(ground: ApiGround, name: str) -> tuple[str, Doors, Partition]:
+    """Return the broker that coordinates a transactional id."""
+    return leader(ground, ground.cluster.brokers["b1"].doors.transactions.find(name))
 
 
 def write(ground: ApiGround, partition: int, producer: int, epoch: int = 0) -> None:

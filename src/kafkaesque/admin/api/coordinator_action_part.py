@@ -19,7 +19,11 @@ from kafkaesque.groups import events as group_events
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.results import DeleteGroupsResult
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
-from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestRefused
+from kafkaesque.model.errors import (
+    LeaderNotAvailable,
+    NotEnoughReplicasAfterAppend,
+    RequestRefused,
+)
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions import events
 from kafkaesque.transactions.errors import TransactionError
@@ -39,6 +43,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How it went: `NONE`, or the name of the coordinator's error."""
 
     error: str
+    #: Whether it may be done all the same: who was to do it has lost its leadership meanwhile.
+    is_unsure: bool = False
+
+    @property
+    def because(self) -> str:
+        """Why it is not done, in words."""
+        return f"the broker says {self.error}"
 
 
 class OpenRow(msgspec.Struct, frozen=True, array_like=True):
@@ -81,16 +92,24 @@ def register(context: Context, server: PartServer) -> None:
 
 def _delete_group(context: Context, question: ById, on_done: OnAnswer) -> None:
     groups = context.doors.groups
+    was_here = groups.coordinators.error_of(question.id) is None
 
     def finish(error: GroupError) -> None:
-        on_done(Ended(error=error.name))
+        # It may be in the log of a coordinator that is none any more.
+        is_unsure = was_here and error is GroupError.NOT_COORDINATOR
+        on_done(Ended(error=error.name, is_unsure=is_unsure))
+
+    def on_shared(error: GroupError) -> None:
+        # Cursors are the controller's to delete: whether it has, is not always known.
+        is_unsure = was_here and error is GroupError.COORDINATOR_NOT_AVAILABLE
+        on_done(Ended(error=error.name, is_unsure=is_unsure))
 
     def on_result(result: object) -> None:
         error = result
         if isinstance(result, DeleteGroupsResult):
             ((_, error),) = result.groups
         if error is GroupError.GROUP_ID_NOT_FOUND:
-            groups.share.delete(question.id, finish)
+            groups.share.delete(question.id, on_shared)
         elif isinstance(error, GroupError):
             finish(error)
 
@@ -99,15 +118,18 @@ def _delete_group(context: Context, question: ById, on_done: OnAnswer) -> None:
 
 
 def _abort_id(context: Context, question: ById, on_done: OnAnswer) -> None:
-    coordinators = context.doors.transactions
+    transactions = context.doors.transactions
+    was_here = transactions.coordinators.error_of(question.id) is None
 
     def on_result(result: object) -> None:
         error = result.error if isinstance(result, ForceAbortResult) else result
         if isinstance(error, TransactionError):
-            on_done(Ended(error=error.name))
+            # The decision may be in the log of a coordinator that is none any more.
+            is_unsure = was_here and error is TransactionError.NOT_COORDINATOR
+            on_done(Ended(error=error.name, is_unsure=is_unsure))
 
-    event = events.ForceAbort(token=coordinators.next_token(), transactional_id=question.id)
-    coordinators.step(question.id, event, on_result)
+    event = events.ForceAbort(token=transactions.next_token(), transactional_id=question.id)
+    transactions.step(question.id, event, on_result)
 
 
 def _tell_open(context: Context, on_done: OnAnswer) -> None:
@@ -149,10 +171,16 @@ def _abort_open(context: Context, question: AbortOpen, on_done: OnAnswer) -> Non
         raise LeaderNotAvailable(f"{row.topic}-{row.partition} is led elsewhere by now")
     found = [(e.producer_id, e.producer_epoch, e.start_offset) for e in _open_in(partition)]
     if (row.producer_id, row.producer_epoch, row.start_offset) not in found:
-        raise InvalidRequest("the transaction has ended meanwhile")
+        on_done(Ended(error=TransactionError.INVALID_TXN_STATE.name))
+        return
 
     def on_outcome(outcome: ProduceResult | RequestRefused) -> None:
-        on_done(outcome if isinstance(outcome, RequestRefused) else Ended(error="NONE"))
+        is_refused = isinstance(outcome, RequestRefused)
+        if is_refused and not isinstance(outcome, NotEnoughReplicasAfterAppend):
+            # The marker is in the log, and nobody knows whether it stays there.
+            on_done(Ended(error=type(outcome).__name__, is_unsure=True))
+        else:
+            on_done(Ended(error="NONE"))
 
     partition.append_marker(
         EndMarker(type=MarkerType.ABORT, coordinator_epoch=max(0, row.coordinator_epoch)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from kafkaesque.access.audit import DataChange
+from kafkaesque.access.audit import DataChange, Outcome
 from kafkaesque.access.operations import ResourceType
 from kafkaesque.admin.api.authorization import refuse_unknown_group, refuse_unknown_topic
 from kafkaesque.admin.api.calls import Call, Route
@@ -24,7 +24,7 @@ from kafkaesque.admin.api.coordinator_action_part import (
     OpenAnswer,
     OpenRow,
 )
-from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.fan_out import Gathered, PartPage, QuestionT, Undone
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
 from kafkaesque.admin.api.part_list import Keys, page_view
 from kafkaesque.admin.api.part_pages import (
@@ -38,7 +38,7 @@ from kafkaesque.admin.api.part_pages import (
 )
 from kafkaesque.admin.api.values import Listing, Origin, Transaction
 from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
-from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable
+from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestTimedOut
 from kafkaesque.model.ids import NodeId, TopicPartition
 from kafkaesque.model.sink_markers import keeps_sink_marker
 
@@ -96,6 +96,40 @@ class CoordinatorActionPages:
     def __init__(self, context: Context) -> None:
         self._context = context
 
+    def _end(
+        self,
+        call: Call[DryRun, Any],
+        ask: tuple[PartPage[QuestionT, Ended], NodeId, QuestionT],
+        about: str,
+        note: Callable[[Outcome], None],
+        answer: Callable[[], None],
+    ) -> None:
+        """Ask a broker to end something; tell the audit log, and answer how it went."""
+
+        def on_ended(outcome: Ended | Undone) -> None:
+            if outcome.is_unsure:
+                note(Outcome.UNKNOWN)
+                why = f"{about}: {outcome.because}; it may be done all the same"
+                call.refuse_with(RequestTimedOut(why))
+            elif _is_done(call, outcome, about):
+                note(Outcome.DONE)
+                answer()
+
+        self._context.fan_out.ask_change(*ask, on_ended, CHANGE_MS_MAX)
+
+    def _note(
+        self,
+        call: Call[DryRun, Any],
+        change: DataChange,
+        resource_type: ResourceType,
+        name: str,
+        detail: Mapping[str, str],
+        outcome: Outcome,
+    ) -> None:
+        self._context.doors.access.audit.change_of_data(
+            call.client, change, resource_type, name, detail, outcome=outcome
+        )
+
     # -- groups
 
     def delete_group(self, call: Call[DryRun, None]) -> None:
@@ -124,14 +158,14 @@ class CoordinatorActionPages:
             context.fan_out.ask_one(GROUP, node, GroupQuestion(group=group), on_described)
             return
 
-        def on_ended(outcome: Ended | Origin) -> None:
-            if not _is_done(call, outcome, f"group {group}"):
-                return
-            audit = context.doors.access.audit
-            audit.change_of_data(call.client, DataChange.DELETE_GROUP, ResourceType.GROUP, group)
+        def note(outcome: Outcome) -> None:
+            self._note(call, DataChange.DELETE_GROUP, ResourceType.GROUP, group, {}, outcome)
+
+        def answer() -> None:
             answer_change(context, call, f"group {group} is deleted", words)
 
-        context.fan_out.ask_one(DELETE_GROUP, node, ById(id=group), on_ended)
+        ask = DELETE_GROUP, node, ById(id=group)
+        self._end(call, ask, f"group {group}", note, answer)
 
     # -- transactions
 
@@ -139,6 +173,7 @@ class CoordinatorActionPages:
         """Abort what a transactional id has open, and fence its producer."""
         name, context = call.params["transaction"], self._context
         node = context.leader(context.doors.transactions.find(name))
+        about = f"transactional id {name}"
         words = ["kafkaesque", "txn", "abort", name]
 
         def on_described(answer: TransactionsAnswer | Origin) -> None:
@@ -151,7 +186,7 @@ class CoordinatorActionPages:
                 error = "TRANSACTIONAL_ID_NOT_FOUND"
             elif found.state in _ENDED:
                 error = "INVALID_TXN_STATE"
-            if _is_done(call, Ended(error=error), f"transactional id {name}"):
+            if _is_done(call, Ended(error=error), about):
                 count = sum(len(each.partitions) for each in found.partitions) if found else 0
                 what = f"the transaction of {name} in {count} partitions would be aborted"
                 answer_change(context, call, f"{what}, and its producer fenced", words)
@@ -161,12 +196,15 @@ class CoordinatorActionPages:
             context.fan_out.ask_one(TRANSACTIONS, node, question, on_described)
             return
 
-        def on_ended(outcome: Ended | Origin) -> None:
-            if _is_done(call, outcome, f"transactional id {name}"):
-                what = f"the transaction of {name} is aborted, and its producer fenced"
-                answer_change(context, call, what, words)
+        def note(outcome: Outcome) -> None:
+            change, kind = DataChange.ABORT_TRANSACTION, ResourceType.TRANSACTIONAL_ID
+            self._note(call, change, kind, name, {}, outcome)
 
-        context.fan_out.ask_one(ABORT_ID, node, ById(id=name), on_ended)
+        def answer() -> None:
+            what = f"the transaction of {name} is aborted, and its producer fenced"
+            answer_change(context, call, what, words)
+
+        self._end(call, (ABORT_ID, node, ById(id=name)), about, note, answer)
 
     def list_open(self, call: Call[ListQuery, None]) -> None:
         """List what is open in partitions, and whether any coordinator knows of it."""
@@ -216,7 +254,7 @@ class CoordinatorActionPages:
         _Looking(self._context, lambda *found: call.guard(lambda: on_found(*found))).start()
 
     def _abort(self, call: Call[DryRun, HangingTransaction], row: OpenRow) -> None:
-        where = f"{row.topic}-{row.partition}"
+        where = TopicPartition(row.topic, row.partition)
         words = ["kafkaesque", "txn", "abort", "--topic", row.topic]
         words += ["--partition", str(row.partition), "--start-offset", str(row.start_offset)]
         what = f"the transaction of producer {row.producer_id} in {where}"
@@ -224,18 +262,16 @@ class CoordinatorActionPages:
             answer_change(self._context, call, f"{what} would be aborted", words)
             return
 
-        def on_ended(outcome: Ended | Origin) -> None:
-            if _is_done(call, outcome, where):
-                answer_change(self._context, call, f"{what} is aborted", words)
+        def note(outcome: Outcome) -> None:
+            told = f"{row.partition}: producer {row.producer_id}, from {row.start_offset}"
+            change, kind = DataChange.ABORT_TRANSACTION, ResourceType.TOPIC
+            self._note(call, change, kind, row.topic, {"1": told}, outcome)
 
-        leader = self._context.leader(TopicPartition(row.topic, row.partition))
+        def answer() -> None:
+            answer_change(self._context, call, f"{what} is aborted", words)
 
-        def on_gathered(gathered: Gathered[Ended]) -> None:
-            on_ended(gathered.answers.get(leader, gathered.sources[0]))
-
-        self._context.fan_out.ask(
-            ABORT_OPEN, {leader: AbortOpen(row=row)}, on_gathered, CHANGE_MS_MAX
-        )
+        ask = ABORT_OPEN, self._context.leader(where), AbortOpen(row=row)
+        self._end(call, ask, str(where), note, answer)
 
 
 class _Looking:
@@ -312,17 +348,14 @@ def _seen(call: Call[ListQuery, None], told: OpenTransaction) -> OpenTransaction
     return msgspec.structs.replace(told, transactional_id=None)
 
 
-def _is_done(call: Call[DryRun, Any], outcome: Ended | Origin, what: str) -> bool:
+def _is_done(call: Call[DryRun, Any], outcome: Ended | Undone, what: str) -> bool:
     """Tell whether it went well; the call is answered if it did not."""
-    if isinstance(outcome, Origin):
-        call.refuse(503, "CoordinatorNotAvailable", outcome.missing or "")
-        return False
-    if outcome.error == "NONE":
+    if isinstance(outcome, Ended) and outcome.error == "NONE":
         return True
-    status, error, words = _ERRORS.get(
-        outcome.error, (503, "CoordinatorNotAvailable", f"the coordinator says {outcome.error}")
-    )
-    call.refuse(status, error, f"{what}: {words}")
+    error = outcome.error if isinstance(outcome, Ended) else ""
+    unavailable = 503, "CoordinatorNotAvailable", outcome.because
+    status, kind, words = _ERRORS.get(error, unavailable)
+    call.refuse(status, kind, f"{what}: {words}")
     return False
 
 

@@ -17,9 +17,10 @@ import msgspec
 
 from kafkaesque.admin.api.values import Origin
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.peers.link import PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.requests.commands import AskPart, Part
 from kafkaesque.broker.requests.part_desk import OnPart
-from kafkaesque.model.errors import InvalidRequest, RequestRefused
+from kafkaesque.model.errors import InvalidRequest, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import NodeId
 
 #: So long a broker may take for its part.
@@ -52,6 +53,17 @@ class Gathered(Generic[AnswerT]):
     answers: Mapping[NodeId, AnswerT]
     #: Of all that were asked.
     sources: list[Origin]
+    #: Those of which nobody knows whether they have done what they were asked for.
+    unsure: frozenset[NodeId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """A change that a broker has not confirmed."""
+
+    because: str
+    #: Whether it may be done all the same.
+    is_unsure: bool
 
 
 class PartServer:
@@ -127,9 +139,10 @@ class FanOut:
         on_done: Callable[[Gathered[AnswerT]], None],
         timeout_ms: int = PART_MS_MAX,
     ) -> None:
-        """Ask each broker its own question."""
+        """Ask each broker its own question; the others have `timeout_ms`."""
         answers: dict[NodeId, AnswerT] = {}
         sources: dict[NodeId, Origin] = {}
+        unsure: set[NodeId] = set()
         left = len(questions) + 1
 
         def on_one() -> None:
@@ -138,12 +151,15 @@ class FanOut:
             if left == 0:
                 in_order = {node: answers[node] for node in questions if node in answers}
                 origins = [sources[node] for node in questions]
-                self._tell(on_done, Gathered(answers=in_order, sources=origins))
+                told = Gathered(answers=in_order, sources=origins, unsure=frozenset(unsure))
+                self._tell(on_done, told)
 
         def settle(node: NodeId, outcome: object) -> None:
             answer, sources[node] = _read(page, node, outcome)
             if answer is not None:
                 answers[node] = answer
+            elif _is_unsure(outcome):
+                unsure.add(node)
             on_one()
 
         for node, question in questions.items():
@@ -173,6 +189,40 @@ class FanOut:
 
         self.ask(page, {node: question}, on_gathered)
 
+    def ask_change(
+        self,
+        page: PartPage[QuestionT, AnswerT],
+        node: NodeId,
+        question: QuestionT,
+        on_done: Callable[[AnswerT | Undone], None],
+        timeout_ms: int,
+    ) -> None:
+        """Ask one broker, which may be this one, to change something within a time.
+
+        It may have come to pass without its answer.
+        """
+        is_done = False
+
+        def finish(outcome: AnswerT | Undone) -> None:
+            nonlocal is_done
+            if not is_done:
+                is_done = True
+                timer.cancel()
+                on_done(outcome)
+
+        def on_late() -> None:
+            because = f"broker {node} did not answer within {timeout_ms} ms"
+            finish(Undone(because=because, is_unsure=True))
+
+        def on_gathered(gathered: Gathered[AnswerT]) -> None:
+            answer = gathered.answers.get(node)
+            because = gathered.sources[0].missing or ""
+            is_unsure = node in gathered.unsure
+            finish(Undone(because=because, is_unsure=is_unsure) if answer is None else answer)
+
+        timer = self._doors.clock.call_later(timeout_ms, on_late)
+        self.ask(page, {node: question}, on_gathered, timeout_ms)
+
     def _tell(self, on_done: Callable[[Gathered[AnswerT]], None], found: Gathered[AnswerT]) -> None:
         try:
             on_done(found)
@@ -191,6 +241,13 @@ class FanOut:
         silent_s = (self._doors.clock.now_ms() - lost_ms) // 1000 if lost_ms else 0
         since = f"for {silent_s} s" if lost_ms else "since this broker started"
         return RequestRefused(f"broker {node} has not been heard of {since}")
+
+
+def _is_unsure(outcome: object) -> bool:
+    """Tell whether a broker that has not answered, or not legibly, may have done its part."""
+    if isinstance(outcome, PeerUnreachable):
+        return not isinstance(outcome, PeerNotAsked)
+    return isinstance(outcome, Part | RequestTimedOut)
 
 
 def _read(
