@@ -57,6 +57,10 @@ The console ([console.md](console.md)) uses nothing else.
 - **Changes** take `dry_run=true`, which says what would be done. They need the header
   `x-kafkaesque-request` with any value, and `Content-Type: application/json`. A change has 10 s;
   504 says that it may be done all the same.
+- **What hangs.** `is_hanging` is true only where the coordinators of all partitions of the
+  transaction log have said, and a majority of replicas has confirmed, that they do not know of the
+  transaction; null where one of them is missing. An abort asks them anew, and does nothing if the
+  producer has written there since.
 - **Errors** are `application/problem+json`: a status, the kind of the error, one sentence.
 - **Bounds.** A body has at most 1 MiB, a list 1,000 items a page, a page of messages 500. One
   broker runs 4 searches and serves 40 live streams at a time; more are answered with 429.

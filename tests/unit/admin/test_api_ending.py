@@ -46,11 +46,13 @@ def coordinator(ground: ApiGround, name: str) -> tuple[str, Doors, Partition]:
     return leader(ground, ground.cluster.brokers["b1"].doors.transactions.find(name))
 
 
-def write(ground: ApiGround, partition: int, producer: int, epoch: int = 0) -> None:
+def write(
+    ground: ApiGround, partition: int, producer: int, epoch: int = 0, sequence: int = 0
+) -> None:
     """Write a record of a transaction, whoever knows of it."""
     done: list[object] = []
     options = BatchOptions(
-        producer_id=producer, producer_epoch=epoch, base_sequence=0, transactional=True
+        producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True
     )
     where = TopicPartition("orders", partition)
     found = [each.doors.reading.partition(where) for each in ground.cluster.brokers.values()]
@@ -169,19 +171,6 @@ def test_a_transaction_is_aborted_by_its_id_and_what_hangs_by_its_place(ground: 
     ground.run_until(lambda: ground.get("/open-transactions")["items"] == [])
     assert ground.ask("POST", "/transactions/shop/abort").status == 409
     assert ground.ask("POST", "/transactions/nobody/abort").status == 404
-
-
-def test_nothing_is_said_to_hang_while_a_coordinator_is_not_heard(
-    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin(ground, "shop", 0)
-    write(ground, 1, 4711)
-    monkeypatch.setattr(
-        "kafkaesque.admin.api.coordinator_actions._Looking._has_all", lambda *_: False
-    )
-    (row,) = ground.get("/open-transactions")["items"]
-    assert row["is_hanging"] is None
-    assert ground.ask("POST", PLACE, {"start_offset": 0}).status == 503
 
 
 def test_a_move_is_told_in_bytes_and_time_and_then_done(ground: ApiGround) -> None:

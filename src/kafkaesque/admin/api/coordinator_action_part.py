@@ -11,7 +11,6 @@ import msgspec
 from kafkaesque.admin.api.changes import CHANGE_MS_MAX
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import OnAnswer, PartPage, PartServer
-from kafkaesque.admin.api.part_pages import Nothing
 from kafkaesque.admin.turns import walk
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import ProduceResult
@@ -31,6 +30,8 @@ from kafkaesque.transactions.results import ForceAbortResult
 
 #: Open transactions that a broker tells.
 OPEN_MAX: Final = 5_000
+#: The error of an abort of what its producer has written to since it was looked at.
+WRITTEN_MEANWHILE: Final = "WRITTEN_MEANWHILE"
 
 
 class ById(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +63,32 @@ class OpenRow(msgspec.Struct, frozen=True, array_like=True):
     coordinator_epoch: int
     start_offset: int
     written_ms: int
+    #: Where the producer's last batch in the partition ends; -1: an earlier release does not say.
+    last_offset: int = -1
+
+    @property
+    def where(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What is open in which partitions, by topic; None: in all that the broker leads."""
+
+    partitions: dict[str, list[int]] | None = None
 
 
 class OpenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """All of the partitions that a broker leads, up to a bound."""
+    """All that is open there, up to a bound."""
 
     rows: list[OpenRow]
+    #: Where partitions are named: those that are led here. The answer tells nothing of the others.
+    led: list[tuple[str, int]] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was left out."""
+        return len(self.rows) < OPEN_MAX
 
 
 class AbortOpen(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +99,7 @@ class AbortOpen(msgspec.Struct, frozen=True, kw_only=True):
 
 DELETE_GROUP: Final = PartPage(name="delete-group", question=ById, answer=Ended)
 ABORT_ID: Final = PartPage(name="abort-transaction", question=ById, answer=Ended)
-OPEN: Final = PartPage(name="open-transactions", question=Nothing, answer=OpenAnswer)
+OPEN: Final = PartPage(name="open-transactions", question=OpenQuestion, answer=OpenAnswer)
 ABORT_OPEN: Final = PartPage(name="abort-open-transaction", question=AbortOpen, answer=Ended)
 
 
@@ -86,7 +107,7 @@ def register(context: Context, server: PartServer) -> None:
     """Have these parts served."""
     server.register(DELETE_GROUP, lambda question, done: _delete_group(context, question, done))
     server.register(ABORT_ID, lambda question, done: _abort_id(context, question, done))
-    server.register(OPEN, lambda _, done: _tell_open(context, done))
+    server.register(OPEN, lambda question, done: _tell_open(context, question, done))
     server.register(ABORT_OPEN, lambda question, done: _abort_open(context, question, done))
 
 
@@ -132,16 +153,25 @@ def _abort_id(context: Context, question: ById, on_done: OnAnswer) -> None:
     transactions.step(question.id, event, on_result)
 
 
-def _tell_open(context: Context, on_done: OnAnswer) -> None:
+def _tell_open(context: Context, question: OpenQuestion, on_done: OnAnswer) -> None:
     rows: list[OpenRow] = []
+    led: list[tuple[str, int]] = []
+    named = question.partitions
 
     def look() -> Iterator[None]:
         for partition in list(context.doors.reading.all_here()):
             yield
-            if partition.replica is not None and partition.is_leader and len(rows) < OPEN_MAX:
+            topic, number = partition.state.topic, partition.state.partition
+            if named is not None and number not in named.get(topic, ()):
+                continue
+            if partition.replica is None or not partition.is_leader:
+                continue
+            if named is not None:
+                led.append((topic, number))
+            if len(rows) < OPEN_MAX:
                 rows.extend(_open_in(partition)[: OPEN_MAX - len(rows)])
 
-    walk(context.doors.clock, look(), lambda: on_done(OpenAnswer(rows=rows)))
+    walk(context.doors.clock, look(), lambda: on_done(OpenAnswer(rows=rows, led=led)))
 
 
 def _open_in(partition: Partition) -> list[OpenRow]:
@@ -157,6 +187,7 @@ def _open_in(partition: Partition) -> list[OpenRow]:
             each.coordinator_epoch,
             each.transaction_start_offset,
             each.last_timestamp_ms,
+            each.last_offset,
         )
         for each in partition.producers.describe()
         if each.transaction_start_offset >= 0
@@ -164,14 +195,28 @@ def _open_in(partition: Partition) -> list[OpenRow]:
 
 
 def _abort_open(context: Context, question: AbortOpen, on_done: OnAnswer) -> None:
-    """Write an abort that no coordinator has decided, if it is still what was looked at."""
+    """Write an abort that no coordinator has decided, if it is still what was looked at.
+
+    What the producer has written since may be of a transaction that a coordinator knows by now.
+    """
     row = question.row
-    partition = context.doors.reading.partition(TopicPartition(row.topic, row.partition))
+    partition = context.doors.reading.partition(row.where)
     if not partition.is_leader:
-        raise LeaderNotAvailable(f"{row.topic}-{row.partition} is led elsewhere by now")
-    found = [(e.producer_id, e.producer_epoch, e.start_offset) for e in _open_in(partition)]
-    if (row.producer_id, row.producer_epoch, row.start_offset) not in found:
+        raise LeaderNotAvailable(f"{row.where} is led elsewhere by now")
+    wanted = (row.producer_id, row.producer_epoch, row.start_offset)
+    found = next(
+        (
+            each
+            for each in _open_in(partition)
+            if (each.producer_id, each.producer_epoch, each.start_offset) == wanted
+        ),
+        None,
+    )
+    if found is None:
         on_done(Ended(error=TransactionError.INVALID_TXN_STATE.name))
+        return
+    if found.last_offset != row.last_offset:
+        on_done(Ended(error=WRITTEN_MEANWHILE))
         return
 
     def on_outcome(outcome: ProduceResult | RequestRefused) -> None:

@@ -17,14 +17,14 @@ from kafkaesque.admin.api.coordinator_action_part import (
     ABORT_ID,
     ABORT_OPEN,
     DELETE_GROUP,
-    OPEN,
+    WRITTEN_MEANWHILE,
     AbortOpen,
     ById,
     Ended,
-    OpenAnswer,
     OpenRow,
 )
-from kafkaesque.admin.api.fan_out import Gathered, PartPage, QuestionT, Undone
+from kafkaesque.admin.api.fan_out import PartPage, QuestionT, Undone
+from kafkaesque.admin.api.hanging import ENDED, Found, Look, OpenTransaction
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
 from kafkaesque.admin.api.part_list import Keys, page_view
 from kafkaesque.admin.api.part_pages import (
@@ -32,41 +32,22 @@ from kafkaesque.admin.api.part_pages import (
     TRANSACTIONS,
     GroupAnswer,
     GroupQuestion,
-    Nothing,
     TransactionsAnswer,
     TransactionsQuestion,
 )
-from kafkaesque.admin.api.values import Listing, Origin, Transaction
-from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
+from kafkaesque.admin.api.values import Listing, Origin
 from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestTimedOut
 from kafkaesque.model.ids import NodeId, TopicPartition
 from kafkaesque.model.sink_markers import keeps_sink_marker
 
-_ENDED: Final = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 _ERRORS: Final = {
     "NON_EMPTY_GROUP": (409, "GroupNotEmpty", "it has members: stop them first"),
     "GROUP_ID_NOT_FOUND": (404, "UnknownGroup", "there is no such group"),
     "TRANSACTIONAL_ID_NOT_FOUND": (404, "UnknownTransaction", "there is no such id"),
     "INVALID_TXN_STATE": (409, "NoTransaction", "it has no transaction open"),
     "CONCURRENT_TRANSACTIONS": (409, "Busy", "its transaction is about to end: try again"),
+    WRITTEN_MEANWHILE: (409, "Busy", "its producer has written there meanwhile: look again"),
 }
-
-
-class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that is open in a partition: readers of what is committed wait for it."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    #: Its first offset in the partition.
-    start_offset: int
-    #: When its producer has written there last.
-    written_at: int | None
-    #: Of the coordinator that knows of it; null: none does, or it may not be seen.
-    transactional_id: str | None
-    #: Whether no coordinator knows of it, so that nobody will end it; null where not all answer.
-    is_hanging: bool | None
 
 
 class OpenTransactionList(Listing, frozen=True, kw_only=True):
@@ -87,7 +68,6 @@ _KEYS: Final[Keys] = {
     "written_at": lambda each: each.written_at,
     "is_hanging": lambda each: each.is_hanging,
 }
-Found = list[tuple[OpenRow, OpenTransaction]]
 
 
 class CoordinatorActionPages:
@@ -184,7 +164,7 @@ class CoordinatorActionPages:
             error = "NONE"
             if found is None:
                 error = "TRANSACTIONAL_ID_NOT_FOUND"
-            elif found.state in _ENDED:
+            elif found.state in ENDED:
                 error = "INVALID_TXN_STATE"
             if _is_done(call, Ended(error=error), about):
                 count = sum(len(each.partitions) for each in found.partitions) if found else 0
@@ -211,17 +191,17 @@ class CoordinatorActionPages:
         query = call.query
         sort_field(query, _KEYS, "topic")
 
-        def on_found(found: Found, sources: list[Origin]) -> None:
+        def on_found(found: Found) -> None:
             seen = [
-                _seen(call, each)
-                for _, each in found
+                each
+                for each in (_seen(call, told) for _, told in found.items)
                 if wants(query, f"{each.topic} {each.transactional_id or ''}")
                 and call.sees(ResourceType.TOPIC, each.topic)
             ]
             page = take_page(seen, query, _KEYS, "topic")
-            call.answer(page_view(self._context, OpenTransactionList, page, sources))
+            call.answer(page_view(self._context, OpenTransactionList, page, found.sources))
 
-        _Looking(self._context, lambda *found: call.guard(lambda: on_found(*found))).start()
+        Look(self._context, lambda found: call.guard(lambda: on_found(found))).start()
 
     def abort_hanging(self, call: Call[DryRun, HangingTransaction]) -> None:
         """Abort what is open in a partition, and no coordinator knows of."""
@@ -231,30 +211,32 @@ class CoordinatorActionPages:
         if known is None or not is_number or int(word) >= len(known.partitions):
             refuse_unknown_topic(call, topic)
             return
-        wanted = (topic, int(word), call.body.start_offset)
+        where, start_offset = TopicPartition(topic, int(word)), call.body.start_offset
 
-        def on_found(found: Found, _: list[Origin]) -> None:
-            chosen = next(
-                (e for e in found if (e[0].topic, e[0].partition, e[0].start_offset) == wanted),
-                None,
-            )
-            place = f"{topic}-{word}"
+        def on_found(found: Found) -> None:
+            chosen = next((e for e in found.items if e[0].start_offset == start_offset), None)
+            missing = next((e.missing for e in found.sources if e.missing is not None), None)
+            if chosen is None and missing is not None:
+                raise LeaderNotAvailable(missing)
             if chosen is None:
-                what = f"nothing that began at offset {wanted[2]} is open in {place}"
+                what = f"nothing that began at offset {start_offset} is open in {where}"
                 call.refuse(404, "UnknownTransaction", what)
             elif chosen[1].is_hanging is None:
                 raise LeaderNotAvailable("not all coordinators say whether they know of it")
             elif not chosen[1].is_hanging:
-                name = chosen[1].transactional_id
-                what = f"it does not hang: it is of {name}, which `txn abort` takes"
-                call.refuse(409, "NotHanging", what)
+                name = _seen(call, chosen[1]).transactional_id
+                whose = "a coordinator knows of it, and will end it"
+                if name is not None:
+                    whose = f"it is of {name}, which `txn abort` takes"
+                call.refuse(409, "NotHanging", f"it does not hang: {whose}")
             else:
                 self._abort(call, chosen[0])
 
-        _Looking(self._context, lambda *found: call.guard(lambda: on_found(*found))).start()
+        # What an earlier look has found, proves nothing by now.
+        Look(self._context, lambda found: call.guard(lambda: on_found(found)), where).start()
 
     def _abort(self, call: Call[DryRun, HangingTransaction], row: OpenRow) -> None:
-        where = TopicPartition(row.topic, row.partition)
+        where = row.where
         words = ["kafkaesque", "txn", "abort", "--topic", row.topic]
         words += ["--partition", str(row.partition), "--start-offset", str(row.start_offset)]
         what = f"the transaction of producer {row.producer_id} in {where}"
@@ -274,74 +256,7 @@ class CoordinatorActionPages:
         self._end(call, ask, str(where), note, answer)
 
 
-class _Looking:
-    """What is open in partitions is joined with what coordinators know, asked after that."""
-
-    def __init__(self, context: Context, on_done: Callable[[Found, list[Origin]], None]) -> None:
-        self._context = context
-        self._on_done = on_done
-        self._rows: list[OpenRow] = []
-        self._sources: list[Origin] = []
-
-    def start(self) -> None:
-        """Ask leaders."""
-        self._context.fan_out.ask_all(OPEN, Nothing(), self._on_open)
-
-    def _on_open(self, gathered: Gathered[OpenAnswer]) -> None:
-        self._rows = [row for answer in gathered.answers.values() for row in answer.rows]
-        self._sources = gathered.sources
-        if not self._rows:
-            self._on_done([], self._sources)
-            return
-        self._context.fan_out.ask_all(TRANSACTIONS, TransactionsQuestion(), self._on_listed)
-
-    def _on_listed(self, gathered: Gathered[TransactionsAnswer]) -> None:
-        producers = {row.producer_id for row in self._rows}
-        by_node: dict[NodeId, list[str]] = {}
-        for node, answer in gathered.answers.items():
-            for each in answer.transactions:
-                if each.producer_id in producers and each.state not in _ENDED:
-                    by_node.setdefault(node, []).append(each.transactional_id)
-        is_whole = self._has_all(set(gathered.answers))
-        questions = {node: TransactionsQuestion(ids=ids[:1_000]) for node, ids in by_node.items()}
-
-        def on_described(described: Gathered[TransactionsAnswer]) -> None:
-            known = [e for answer in described.answers.values() for e in answer.transactions]
-            has_all = is_whole and len(known) == sum(map(len, by_node.values()))
-            self._on_done([(row, _open(row, known, has_all)) for row in self._rows], self._sources)
-
-        self._context.fan_out.ask(TRANSACTIONS, questions, on_described)
-
-    def _has_all(self, answered: set[NodeId]) -> bool:
-        """Tell whether all coordinators have said what they know."""
-        cluster = self._context.doors.cluster
-        topic = cluster.state.topics.get(TRANSACTIONS_TOPIC)
-        leaders = [cluster.leaders.leader(e.group) for e in topic.partitions] if topic else []
-        return all(leader in answered for leader in leaders)
-
-
-def _open(row: OpenRow, known: list[Transaction], has_all: bool) -> OpenTransaction:
-    owner = next((each for each in known if _has(each, row)), None)
-    return OpenTransaction(
-        topic=row.topic,
-        partition=row.partition,
-        producer_id=row.producer_id,
-        producer_epoch=row.producer_epoch,
-        start_offset=row.start_offset,
-        written_at=row.written_ms if row.written_ms > 0 else None,
-        transactional_id=None if owner is None else owner.transactional_id,
-        is_hanging=False if owner is not None else True if has_all else None,
-    )
-
-
-def _has(transaction: Transaction, row: OpenRow) -> bool:
-    return transaction.producer_id == row.producer_id and any(
-        each.topic == row.topic and row.partition in each.partitions
-        for each in transaction.partitions
-    )
-
-
-def _seen(call: Call[ListQuery, None], told: OpenTransaction) -> OpenTransaction:
+def _seen(call: Call[Any, Any], told: OpenTransaction) -> OpenTransaction:
     name = told.transactional_id
     if name is None or call.sees(ResourceType.TRANSACTIONAL_ID, name):
         return told

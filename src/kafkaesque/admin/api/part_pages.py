@@ -146,12 +146,17 @@ class TransactionsQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Of which ids all is wanted; None: of all ids their states alone."""
 
     ids: list[str] | None = None
+    #: Of all ids: whether the answer is to say what it is whole of, which takes a majority's word.
+    with_cover: bool = False
 
 
 class TransactionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Transactional ids that a broker coordinates."""
 
     transactions: list[Transaction]
+    #: Of all ids, with their cover: the partitions of the transaction log that were led here, and
+    #: loaded. An earlier release names none.
+    covers: list[int] = []
 
 
 class FindingsAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,12 @@ from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions import events
 from kafkaesque.transactions.errors import TransactionError
-from kafkaesque.transactions.results import DescribedTransaction, DescribeResult, ListResult
+from kafkaesque.transactions.results import (
+    DescribedTransaction,
+    DescribeResult,
+    ListedTransaction,
+    ListResult,
+)
 
 #: Ids that one question names.
 IDS_MAX: Final = 1_000
@@ -27,7 +32,9 @@ def register(context: Context, server: PartServer) -> None:
 
 
 def _answer(context: Context, question: TransactionsQuestion, on_done: OnAnswer) -> None:
-    if question.ids is None:
+    if question.ids is None and question.with_cover:
+        _list_whole(context, on_done)
+    elif question.ids is None:
         _list(context, on_done)
     elif len(question.ids) > IDS_MAX:
         raise InvalidRequest(f"at most {IDS_MAX} transactional ids are described at once")
@@ -40,36 +47,41 @@ def _list(context: Context, on_done: OnAnswer) -> None:
         if result.error is not TransactionError.NONE:
             on_done(LeaderNotAvailable(f"transactions are being loaded: {result.error.name}"))
             return
-        on_done(
-            TransactionsAnswer(
-                transactions=[
-                    Transaction(
-                        transactional_id=each.transactional_id,
-                        state=each.state,
-                        producer_id=each.producer_id,
-                        producer_epoch=-1,
-                        timeout_ms=0,
-                        since=None,
-                        coordinator=context.node,
-                        partitions=[],
-                    )
-                    for each in result.transactions
-                ]
-            )
-        )
+        told = [_write_state(context, each) for each in result.transactions]
+        on_done(TransactionsAnswer(transactions=told))
 
-    coordinators = context.doors.transactions
+    context.doors.transactions.list_transactions(lambda: _all_of_them(context), on_listed)
 
-    def make_event() -> events.ListTransactions:
-        return events.ListTransactions(
-            token=coordinators.next_token(),
-            states=(),
-            producer_ids=(),
-            duration_ms=-1,
-            is_wanted_id=None,
-        )
 
-    coordinators.list_transactions(make_event, on_listed)
+def _list_whole(context: Context, on_done: OnAnswer) -> None:
+    def on_listed(listed: list[ListedTransaction], covers: list[int]) -> None:
+        told = [_write_state(context, each) for each in listed]
+        on_done(TransactionsAnswer(transactions=told, covers=covers))
+
+    context.doors.transactions.list_whole(lambda: _all_of_them(context), on_listed)
+
+
+def _all_of_them(context: Context) -> events.ListTransactions:
+    return events.ListTransactions(
+        token=context.doors.transactions.next_token(),
+        states=(),
+        producer_ids=(),
+        duration_ms=-1,
+        is_wanted_id=None,
+    )
+
+
+def _write_state(context: Context, found: ListedTransaction) -> Transaction:
+    return Transaction(
+        transactional_id=found.transactional_id,
+        state=found.state,
+        producer_id=found.producer_id,
+        producer_epoch=-1,
+        timeout_ms=0,
+        since=None,
+        coordinator=context.node,
+        partitions=[],
+    )
 
 
 def _describe(context: Context, ids: Sequence[str], on_done: OnAnswer) -> None:

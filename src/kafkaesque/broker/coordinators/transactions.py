@@ -8,6 +8,7 @@ whether that partition takes part, or has it added (KIP-890).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kafkaesque.broker.controller.producer_ids import ProducerIds
 from kafkaesque.broker.coordinators.marker_writer import MarkerWriter
@@ -41,6 +42,7 @@ from kafkaesque.transactions.results import (
     EndResult,
     ForceAbortResult,
     InitResult,
+    ListedTransaction,
     ListResult,
     NeedProducerId,
     WriteMarkers,
@@ -120,6 +122,44 @@ class TransactionCoordinators(
             )
 
         self.ask_all(make_event, on_results)
+
+    def list_whole(
+        self,
+        make_event: Callable[[], ListTransactions],
+        on_done: Callable[[list[ListedTransaction], list[int]], None],
+    ) -> None:
+        """List them, with the partitions of the transaction log that the list is whole of.
+
+        Those were led here, and loaded, for some time after this was called, as a majority has
+        confirmed: what they do not list, they did not coordinate then, and nobody else did.
+        """
+        hosts = [each for each in self.all() if each.is_loaded]
+        listed: list[ListedTransaction] = []
+        covers: list[int] = []
+        left = len(hosts) + 1
+
+        def on_one() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                on_done(listed, sorted(covers))
+
+        def on_confirmed(host: TransactionHost, is_leader: bool) -> None:
+            if is_leader:
+                covers.append(host.partition.state.partition)
+            on_one()
+
+        def on_result(host: TransactionHost, result: Answer) -> None:
+            replica = host.partition.replica
+            if not isinstance(result, ListResult) or replica is None:
+                on_one()
+                return
+            listed.extend(result.transactions)
+            replica.confirm(partial(on_confirmed, host))
+
+        for host in hosts:
+            host.step(make_event(), partial(on_result, host))
+        on_one()
 
     def on_topic_deleted(self, record: TopicDeleted) -> None:
         """A topic is gone: who waits to write a marker there need not wait longer."""

@@ -15,6 +15,7 @@ class Transactions:
         "coordinators",
         "find",
         "list_transactions",
+        "list_whole",
         "new_producer_id",
         "next_token",
         "run",
@@ -40,6 +41,8 @@ class Transactions:
         self.find = coordinators.find
         self.when_found = coordinators.when_found
         self.list_transactions = coordinators.list_transactions
+        #: The same with what the list is whole of.
+        self.list_whole = coordinators.list_whole
         #: Asks the coordinator, wherever it is, whether a partition takes part in a transaction.
         self.confirm = coordinators.confirm
         #: Gives out an id that no producer has had.

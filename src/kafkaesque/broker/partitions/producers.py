@@ -92,6 +92,8 @@ class ProducerDescription(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start_offset: int
+    #: Where its last batch or marker ends.
+    last_offset: int
 
 
 class CleanedProducers(NamedTuple):
@@ -498,16 +500,9 @@ class PartitionProducers:
         for producer_id, entry in self._table.entries():
             batches = remembered_batches(entry)
             first_offset, coordinator_epoch, _ = entry.transaction or (-1, -1, -1)
-            described.append(
-                ProducerDescription(
-                    producer_id,
-                    entry.epoch,
-                    entry.last_sequence,
-                    batches[-1].timestamp_ms if batches else entry.seen_wall_ms,
-                    coordinator_epoch,
-                    first_offset,
-                )
-            )
+            seen_ms = batches[-1].timestamp_ms if batches else entry.seen_wall_ms
+            told = (producer_id, entry.epoch, entry.last_sequence, seen_ms, coordinator_epoch)
+            described.append(ProducerDescription(*told, first_offset, entry.last_offset))
         return described
 
     # -- keeping

@@ -69,8 +69,9 @@ def _description(doors: Doors, name: str, result: PartitionResponse) -> Piece:
             result.error_code = code_of(refusal)
             result.error_message = message_of(refusal)
         else:
+            # Clients are not told where its last batch ends.
             result.active_producers = [
-                ProducerState(*each) for each in partition.producers.describe()
+                ProducerState(*each[:-1]) for each in partition.producers.describe()
             ]
         on_done()
 
