@@ -10,17 +10,18 @@ import pytest
 from kafkaesque.access.audit import AuditEvent
 from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.coordinators.share_groups import ShareGroups
+from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.doors import Doors
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import DeleteGroups
-from kafkaesque.groups.share.group import JOINS, ShareHeartbeat, ShareHeartbeatResult
+from kafkaesque.groups.share.group import JOINS, LEAVES, ShareHeartbeat, ShareHeartbeatResult
 from kafkaesque.model.errors import LeaderNotAvailable, RequestRefused, RequestTimedOut
 from kafkaesque.transactions.errors import TransactionError
-from kafkaesque.transactions.events import ForceAbort
+from kafkaesque.transactions.events import EndTransaction, ForceAbort
 from tests.unit.admin.api_ground import CHANGE, ApiGround
 from tests.unit.admin.test_api import commit
 from tests.unit.admin.test_api_coordinators import at_coordinator
-from tests.unit.admin.test_api_ending import begin, coordinator, leader
+from tests.unit.admin.test_api_ending import begin, coordinator, leader, write
 
 ABORT = "/transactions/shop/abort"
 
@@ -43,6 +44,54 @@ def told_of(noted: list[AuditEvent]) -> list[tuple[str, str, str, str]]:
     return [(e.operation, e.resource_type, e.resource, str(e.outcome)) for e in noted]
 
 
+# -- dry runs
+
+
+def test_what_is_being_loaded_is_not_said_to_be_absent(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(ground, "shop", 0)
+    assert ground.ask("POST", ABORT, None, "b2", dry_run="true").status == 200
+    _, doors, log = coordinator(ground, "shop")
+    host = doors.transactions.coordinators._by_group[log.state.group]
+    monkeypatch.setattr(host, "is_loaded", False)
+    told = ground.ask("POST", ABORT, None, "b2", dry_run="true")
+    assert (told.status, told.json["error"]) == (503, "CoordinatorNotAvailable")
+    assert ground.ask("POST", ABORT, None, "b2").status == 503
+    monkeypatch.setattr(host, "is_loaded", True)
+    nobody = ABORT.replace("shop", "nobody")
+    assert ground.ask("POST", nobody, None, "b2", dry_run="true").status == 404
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commits", "aborts"])
+def test_what_ends_already_is_not_aborted(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch, is_commit: bool
+) -> None:
+    known = begin(ground, "shop", 0)
+    write(ground, 0, known.producer_id, known.producer_epoch)
+    # Its markers are not written.
+    monkeypatch.setattr(TransactionLeaders, "write_marker", lambda *_: None)
+
+    def end(doors: Any, on_result: Callable[[Any], None]) -> None:
+        event = EndTransaction(
+            token=doors.transactions.next_token(),
+            connection=1,
+            transactional_id="shop",
+            producer_id=known.producer_id,
+            producer_epoch=known.producer_epoch,
+            is_commit=is_commit,
+            learns_epoch=False,
+        )
+        doors.transactions.step("shop", event, on_result)
+
+    at_coordinator(ground, end)
+    (listed,) = ground.get("/transactions")["items"]
+    assert listed["state"] == ("PrepareCommit" if is_commit else "PrepareAbort")
+    for words in ({"dry_run": "true"}, {}):
+        told = ground.ask("POST", ABORT, None, "b2", **words)
+        assert (told.status, told.json["error"]) == (409, "Busy")
+
+
 def heartbeat(ground: ApiGround, epoch: int) -> None:
     """Be the member of a share group, or leave it."""
 
@@ -52,6 +101,22 @@ def heartbeat(ground: ApiGround, epoch: int) -> None:
         on_result(doors.groups.share.heartbeat(asked))
 
     assert isinstance(at_coordinator(ground, step), ShareHeartbeatResult)
+
+
+def test_a_share_group_is_deleted_with_its_cursors(ground: ApiGround) -> None:
+    heartbeat(ground, JOINS)
+    doors = ground.cluster.brokers["b1"].doors
+    ground.run_until(lambda: any(e.vhost.endswith("readers") for e in doors.cluster.state.queues))
+    told = ground.ask("DELETE", "/groups/readers", None, "b2", dry_run="true")
+    assert told.status == 200, told
+    assert told.json["what"].endswith("but it has 1 members, to be stopped first")
+    assert ground.ask("DELETE", "/groups/readers", None, "b3").status == 409
+    heartbeat(ground, LEAVES)
+    told = ground.ask("DELETE", "/groups/readers", None, "b1", dry_run="true")
+    assert told.json["what"] == "group readers would be deleted, with cursors of 1 topics"
+    assert ground.ask("DELETE", "/groups/readers", None, "b3").status == 200
+    told = ground.ask("DELETE", "/groups/readers", None, "b2", dry_run="true")
+    assert (told.status, told.json["error"]) == (404, "UnknownGroup")
 
 
 # -- what is audited

@@ -40,6 +40,7 @@ from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestT
 from kafkaesque.model.ids import NodeId, TopicPartition
 from kafkaesque.model.sink_markers import keeps_sink_marker
 
+_ONGOING: Final = "Ongoing"
 _ERRORS: Final = {
     "NON_EMPTY_GROUP": (409, "GroupNotEmpty", "it has members: stop them first"),
     "GROUP_ID_NOT_FOUND": (404, "UnknownGroup", "there is no such group"),
@@ -129,13 +130,16 @@ class CoordinatorActionPages:
             elif not answer.state:
                 refuse_unknown_group(call, group)
             else:
-                what = f"group {group} would be deleted, with {len(answer.offsets)} offsets"
+                kept = f"cursors of {answer.cursors} topics" if answer.cursors else ""
+                kept = kept or f"{len(answer.offsets)} offsets"
+                what = f"group {group} would be deleted, with {kept}"
                 if answer.members:
                     what += f"; but it has {len(answer.members)} members, to be stopped first"
                 answer_change(context, call, what, words)
 
         if call.query.dry_run:
-            context.fan_out.ask_one(GROUP, node, GroupQuestion(group=group), on_described)
+            question = GroupQuestion(group=group, with_share=True)
+            context.fan_out.ask_one(GROUP, node, question, on_described)
             return
 
         def note(outcome: Outcome) -> None:
@@ -152,8 +156,8 @@ class CoordinatorActionPages:
     def abort_id(self, call: Call[DryRun, None]) -> None:
         """Abort what a transactional id has open, and fence its producer."""
         name, context = call.params["transaction"], self._context
-        node = context.leader(context.doors.transactions.find(name))
-        about = f"transactional id {name}"
+        where = context.doors.transactions.find(name)
+        node, about = context.leader(where), f"transactional id {name}"
         words = ["kafkaesque", "txn", "abort", name]
 
         def on_described(answer: TransactionsAnswer | Origin) -> None:
@@ -161,11 +165,11 @@ class CoordinatorActionPages:
                 call.refuse(503, "CoordinatorNotAvailable", answer.missing or "")
                 return
             found = next(iter(answer.transactions), None)
-            error = "NONE"
-            if found is None:
-                error = "TRANSACTIONAL_ID_NOT_FOUND"
-            elif found.state in ENDED:
-                error = "INVALID_TXN_STATE"
+            if found is None and where.partition not in answer.covers:
+                why = f"the coordinator of {name} is another one by now, or is loading: try again"
+                call.refuse(503, "CoordinatorNotAvailable", why)
+                return
+            error = "TRANSACTIONAL_ID_NOT_FOUND" if found is None else _obstacle(found.state)
             if _is_done(call, Ended(error=error), about):
                 count = sum(len(each.partitions) for each in found.partitions) if found else 0
                 what = f"the transaction of {name} in {count} partitions would be aborted"
@@ -254,6 +258,13 @@ class CoordinatorActionPages:
 
         ask = ABORT_OPEN, self._context.leader(where), AbortOpen(row=row)
         self._end(call, ask, str(where), note, answer)
+
+
+def _obstacle(state: str) -> str:
+    """Return why a transaction in a state is not aborted; what has begun to end ends so."""
+    if state == _ONGOING:
+        return "NONE"
+    return "INVALID_TXN_STATE" if state in ENDED else "CONCURRENT_TRANSACTIONS"
 
 
 def _seen(call: Call[Any, Any], told: OpenTransaction) -> OpenTransaction:

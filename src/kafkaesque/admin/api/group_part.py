@@ -30,6 +30,7 @@ from kafkaesque.groups.results import (
     ListedGroup,
     ListResult,
 )
+from kafkaesque.groups.share.group import ShareGroup
 from kafkaesque.model.errors import LeaderNotAvailable
 from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.messages.consumer_protocol_assignment import (
@@ -139,6 +140,7 @@ class _Description:
     def __init__(self, context: Context, question: GroupQuestion, on_done: OnAnswer) -> None:
         self._groups = context.doors.groups
         self._group = question.group
+        self._with_share = question.with_share
         self._on_done = on_done
 
     def start(self) -> None:
@@ -167,11 +169,20 @@ class _Description:
             return
         (found,) = result.groups
         if found.error is GroupError.GROUP_ID_NOT_FOUND:
-            self._on_done(GroupAnswer(state=""))
+            self._on_no_other_kind()
         elif found.error is not GroupError.NONE:
             self._refuse(found.error)
         else:
             self._ask_offsets(_of_classic(found))
+
+    def _on_no_other_kind(self) -> None:
+        share = self._groups.share.find(self._group) if self._with_share else None
+        if isinstance(share, ShareGroup):
+            self._on_done(_of_share(share, len(self._groups.share.cursors(self._group))))
+        elif share in (None, GroupError.GROUP_ID_NOT_FOUND):
+            self._on_done(GroupAnswer(state=""))
+        else:
+            self._refuse(share)
 
     def _ask_offsets(self, described: GroupAnswer) -> None:
         def on_offsets(result: object) -> None:
@@ -209,6 +220,22 @@ def _with_offsets(described: GroupAnswer, offsets: list[CommittedOffset]) -> Gro
         protocol=described.protocol,
         members=described.members,
         offsets=offsets,
+    )
+
+
+def _of_share(found: ShareGroup, cursors: int) -> GroupAnswer:
+    members = [
+        Member(
+            member=each.member_id,
+            instance=None,
+            client_id=each.client_id,
+            host=each.client_host,
+            assignment=[],
+        )
+        for each in found.members.values()
+    ]
+    return GroupAnswer(
+        state=found.state, kind="share", protocol_type="share", members=members, cursors=cursors
     )
 
 

@@ -93,6 +93,8 @@ class GroupQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Which group."""
 
     group: str
+    #: Whether it may be a share group, which has no offsets but cursors.
+    with_share: bool = False
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -114,6 +116,8 @@ class GroupAnswer(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str = ""
     members: list[Member] = []
     offsets: list[CommittedOffset] = []
+    #: Of a share group: the topics of which it keeps what was delivered.
+    cursors: int = 0
 
 
 class ConnectionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,8 +158,8 @@ class TransactionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Transactional ids that a broker coordinates."""
 
     transactions: list[Transaction]
-    #: Of all ids, with their cover: the partitions of the transaction log that were led here, and
-    #: loaded. An earlier release names none.
+    #: Partitions of the transaction log for which the answer says all that was asked: it was led
+    #: here, and loaded. An earlier release names none.
     covers: list[int] = []
 
 

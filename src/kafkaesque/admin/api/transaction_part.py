@@ -1,6 +1,7 @@
 """What a coordinator says of transactional ids: the part `transactions`."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kafkaesque.admin.api.context import Context
@@ -87,16 +88,18 @@ def _write_state(context: Context, found: ListedTransaction) -> Transaction:
 def _describe(context: Context, ids: Sequence[str], on_done: OnAnswer) -> None:
     coordinators = context.doors.transactions
     found: list[Transaction] = []
+    covers: set[int] = set()
     left = len(ids) + 1
 
     def on_one() -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            on_done(TransactionsAnswer(transactions=found))
+            on_done(TransactionsAnswer(transactions=found, covers=sorted(covers)))
 
-    def on_result(result: object) -> None:
+    def on_result(transactional_id: str, result: object) -> None:
         if isinstance(result, DescribeResult):
+            covers.add(coordinators.find(transactional_id).partition)
             found.extend(
                 _write(context, each)
                 for each in result.transactions
@@ -108,7 +111,7 @@ def _describe(context: Context, ids: Sequence[str], on_done: OnAnswer) -> None:
         event = events.DescribeTransactions(
             token=coordinators.next_token(), transactional_ids=(transactional_id,)
         )
-        coordinators.step(transactional_id, event, on_result)
+        coordinators.step(transactional_id, event, partial(on_result, transactional_id))
     on_one()
 
 
