@@ -129,8 +129,15 @@ def test_permissions_are_shown(sqs: Queues) -> None:
     url = sqs.make("permitted")
     asked = {"QueueUrl": url, "AWSAccountIds": ["123456789012"], "Actions": ["SendMessage"]}
     sqs.client.add_permission(Label="one", **asked)
-    with pytest.raises(ClientError):
-        sqs.client.add_permission(Label="one", **asked)
+    for wrong in (
+        {"Label": "one"},
+        {"Label": "no label"},
+        {"Actions": ["Nope"]},
+        {"AWSAccountIds": ["1"]},
+    ):
+        with pytest.raises(ClientError) as caught:
+            sqs.client.add_permission(**{"Label": "two", **asked, **wrong})
+        assert code_of(caught) == "InvalidParameterValue", wrong
     (statement,) = json.loads(sqs.attributes(url, "Policy")["Policy"])["Statement"]
     assert (statement["Sid"], statement["Action"]) == ("one", ["SQS:SendMessage"])
     for number in range(6):

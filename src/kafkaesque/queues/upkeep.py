@@ -203,10 +203,11 @@ class Upkeep:
     def _go_on_redriving(self) -> None:
         state = self._context.state
         target, end = state.redrive_target, state.redrive_end
-        # What is on its way cannot be called back: with a rate, not much more than a second's.
-        most = min(state.policy.redrive_rate or REDRIVEN_MAX, REDRIVEN_MAX)
-        if not target or len(state.moving) >= most:
+        rate = state.policy.redrive_rate
+        if not target or len(state.moving) >= min(rate or REDRIVEN_MAX, REDRIVEN_MAX):
             return
+        # What is on its way cannot be called back: with a rate, not more than a second's.
+        most = min(rate - len(state.moving), REDRIVEN_MAX) if rate else REDRIVEN_MAX
         places = (Place.READY, Place.PARKED)
         living = list(islice(self._living(self._redriven_to, end), most))
         found = [offset for offset in living if state.place_of(offset) in places]

@@ -419,6 +419,15 @@ def test_a_redrive_can_be_stopped() -> None:
     assert len(places(host)) == 100
 
 
+def test_no_more_than_a_second_of_a_redrive_is_on_its_way() -> None:
+    host = queue(redrive_rate=5)
+    host.put(*[PLAIN] * 20)
+    host.ask(Redrive, target="source")
+    assert places(host).count(Place.MOVING) == 5
+    host.ask(Moved, offsets=tuple(move.offset for move in host.moves[:2]))
+    assert places(host).count(Place.MOVING) == 5
+
+
 def test_a_purge_leaves_what_is_in_flight() -> None:
     host = queue()
     host.put(*[PLAIN] * 5, Message(not_before_ms=host.wall_ms + 99))

@@ -327,7 +327,7 @@ def redrive(
         return
     counts = _counts(_described(queue))
     target = to if to is not None else _origin(queue)
-    if target is None:
+    if target is None or (target == name and to is None):
         requests.maintain(queue, requests.UNPARK)
         parked = counts.get("parked", 0)
         told = f"{counted(parked, 'parked message')} of {name} ready again"

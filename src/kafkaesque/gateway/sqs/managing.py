@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -53,6 +54,8 @@ TAGS_MAX: Final = 50
 TAG_KEY_LENGTH_MAX: Final = 128
 TAG_VALUE_LENGTH_MAX: Final = 256
 LABEL_LENGTH_MAX: Final = 80
+_LABEL: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LABEL_LENGTH_MAX}}}")
+_ACCOUNT: Final = re.compile(r"[0-9]{12}")
 STATEMENTS_MAX: Final = 7
 
 
@@ -432,8 +435,7 @@ class Managing:
             SqsError: the URL is none, or the statement not allowed.
         """
         request = call.request
-        if not 1 <= len(request.label) <= LABEL_LENGTH_MAX:
-            raise invalid_value(f"A label has 1 to {LABEL_LENGTH_MAX} characters.")
+        _check_statement(request)
         name = read_url(request.queue_url)
         statement: dict[str, object] = {
             "Sid": request.label,
@@ -482,6 +484,19 @@ class Managing:
         policy = {"Version": "2012-10-17", "Id": f"{write_arn(name)}/SQSDefaultPolicy"}
         said = json.dumps({**policy, "Statement": statements}) if statements else None
         self.change(call, name, {"sqs.policy": said})
+
+
+def _check_statement(request: s.AddPermissionRequest) -> None:
+    if _LABEL.fullmatch(request.label) is None:
+        raise invalid_value(
+            f"A label has 1 to {LABEL_LENGTH_MAX} letters, digits, hyphens and underscores."
+        )
+    for account in request.aws_account_ids:
+        if _ACCOUNT.fullmatch(account) is None:
+            raise invalid_value(f"Value {account} for parameter PrincipalId is invalid.")
+    for action in request.actions:
+        if action != "*" and action not in s.OPERATIONS:
+            raise invalid_value(f"Value {action} for parameter ActionName is invalid.")
 
 
 def _statements(queue: QueueState) -> list[dict[str, object]]:
