@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from kafkaesque.admin.api import why as why_pages
 from kafkaesque.admin.api import why_queue
 from kafkaesque.admin.api.part_pages import GroupAnswer
 from kafkaesque.admin.api.values import Member, TopicPartitions, View
@@ -23,6 +25,7 @@ from kafkaesque.admin.api.why_links import (
 from kafkaesque.admin.api.why_queue_links import QueueFacts, queue_links
 from kafkaesque.admin.api.why_reader_links import reader_links
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
@@ -296,6 +299,41 @@ def test_not_on_a_majority_yet() -> None:
     first = next(each for each in links if each.state == "blocking")
     assert first.name == "committed"
     assert "not in sync: 3" in first.evidence
+
+
+@pytest.mark.parametrize("name", ["when_current", "ask", "fetch"])
+def test_a_topic_that_goes_while_it_is_looked_at(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    doors = ground.cluster.brokers["b1"].doors
+    owner = {"when_current": doors.cluster, "ask": Parts, "fetch": doors.reading}[name]
+    whole = getattr(owner, name)
+    held: list[Callable[[], None]] = []
+    ground.create("orders")
+    ground.publish("orders", 0, text("a"))
+    monkeypatch.setattr(owner, name, lambda *args: held.append(partial(whole, *args)))
+    browser = ground.browser()
+    browser.begin("GET", "/api/v1/why/topics/orders/partitions/0?offset=0", {}, None)
+    ground.run_until(lambda: bool(held))
+    monkeypatch.undo()
+    assert ground.ask("DELETE", "/topics/orders").status == 200
+    for go_on in held:
+        go_on()
+    ground.run_until(lambda: browser.is_done or browser.is_closed)
+    # Who has read before it went may say what was there.
+    assert browser.status == (200 if name == "fetch" else 404)
+    assert ground.get("/topics")["total"] == 0
+
+
+def test_what_breaks_while_a_record_is_looked_at_costs_one_answer(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.create("orders")
+    ground.publish("orders", 0, text("a"))
+    monkeypatch.setattr(why_pages, "presence_in", lambda result, offset: 1 / 0)
+    told = ground.ask("GET", "/why/topics/orders/partitions/0", offset=0)
+    assert (told.status, told.json["error"]) == (500, "InternalError")
+    assert ground.get("/topics")["total"] == 1
 
 
 # -- groups

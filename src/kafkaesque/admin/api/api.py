@@ -116,7 +116,7 @@ class Api:
         self._plots = PlotPages(self.context)
         self.searches: Final = SearchPages(self.context)
         self.routes: Final = make_routes(self.context, self._plots, self.searches, visitors)
-        self.router: Final = Router(self.routes, version)
+        self.router: Final = Router(self.routes, version, report)
 
     def stop(self) -> None:
         """Ask nobody any more."""

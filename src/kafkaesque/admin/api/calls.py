@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from kafkaesque.model.errors import RequestRefused
 CommandT = TypeVar("CommandT", bound=ClientCommand)
 QueryT = TypeVar("QueryT", bound=msgspec.Struct)
 BodyT = TypeVar("BodyT")
+P = ParamSpec("P")
 
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,9 +34,18 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Call(Generic[QueryT, BodyT]):
-    """A request that fits its route; a handler answers it once."""
+    """A request that fits its route; a handler answers it once, and what comes later is dropped."""
 
-    __slots__ = ("_respond", "body", "is_allowed", "params", "query", "request")
+    __slots__ = (
+        "_is_answered",
+        "_report",
+        "_respond",
+        "body",
+        "is_allowed",
+        "params",
+        "query",
+        "request",
+    )
 
     def __init__(
         self,
@@ -44,13 +54,17 @@ class Call(Generic[QueryT, BodyT]):
         query: QueryT,
         body: BodyT,
         respond: Respond,
+        report: Callable[[str], None],
     ) -> None:
+        """`report` is told of our own defects."""
         self.request: Final = request
         #: What stands in the path where the route has names.
         self.params: Final = params
         self.query: Final = query
         self.body: Final = body
         self._respond = respond
+        self._report = report
+        self._is_answered = False
         #: Whether the client may still ask for this; for answers that take long.
         self.is_allowed: Callable[[], bool] = lambda: True
 
@@ -89,9 +103,9 @@ class Call(Generic[QueryT, BodyT]):
         """Answer with a view; with 304 if the client has it already."""
         tag = etag_of(view)
         if self.request.method == "GET" and tag in _tags(self.request, "if-none-match"):
-            self._respond(Answer(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"}))
+            self._reply(Answer(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"}))
             return
-        self._respond(
+        self._reply(
             Answer(
                 status=status,
                 body=write_json(view),
@@ -112,18 +126,30 @@ class Call(Generic[QueryT, BodyT]):
         """Answer with what nobody keeps, and have the browser keep a cookie."""
         headers = {"Set-Cookie": cookie} if cookie else {}
         body = write_json(view)
-        self._respond(Answer(status=status, body=body, content_type=JSON, headers=headers))
+        self._reply(Answer(status=status, body=body, content_type=JSON, headers=headers))
 
     def guard(self, act: Callable[[], None]) -> None:
-        """Go on in a later turn: what is refused then is answered, too."""
+        """Go on, also in a later turn: what is refused then is answered, and so is a defect."""
+        _going_on.append(self)
         try:
             act()
         except RequestRefused as refusal:
             self.refuse_with(refusal)
+        except Exception as error:
+            # A defect of ours: it costs this answer, not the broker.
+            path = self.request.path
+            self._report(f"{path} could not be answered: {error!r}")
+            self.refuse(500, "InternalError", f"{path} could not be answered: see the broker's log")
+        finally:
+            _going_on.pop()
+
+    def later(self, act: Callable[P, None]) -> Callable[P, None]:
+        """Return `act` for a later turn, guarded."""
+        return lambda *args, **named: self.guard(lambda: act(*args, **named))
 
     def refuse(self, status: int, error: str, message: str) -> None:
         """Answer why it is not done."""
-        self._respond(problem(status, error, message))
+        self._reply(problem(status, error, message))
 
     def refuse_with(self, refusal: RequestRefused) -> None:
         """Answer why a broker does not do it."""
@@ -131,9 +157,25 @@ class Call(Generic[QueryT, BodyT]):
 
     def stream(self, content_type: str, begin: Callable[[Outlet], Source]) -> None:
         """Answer piece by piece."""
-        self._respond(
+        self._reply(
             Answer(status=200, content_type=content_type, open=begin, may_go_on=self.is_allowed)
         )
+
+    def _reply(self, answer: Answer) -> None:
+        if self._is_answered:
+            # The connection may have gone on to the client's next request.
+            return
+        self._respond(answer)
+        self._is_answered = True
+
+
+#: The calls that this turn goes on with, the innermost last.
+_going_on: Final[list[Call[Any, Any]]] = []
+
+
+def guarded(act: Callable[P, None]) -> Callable[P, None] | None:
+    """Return `act` for a later turn, guarded by the call that this turn goes on with, if any."""
+    return _going_on[-1].later(act) if _going_on else None
 
 
 def problem(status: int, error: str, message: str) -> Answer:

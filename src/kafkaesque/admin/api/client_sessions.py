@@ -235,8 +235,10 @@ class ClientSessionPages:
                 request,
                 QueueCounts,
                 ASK_MS_MAX,
-                lambda counts: self._answer_kept(
-                    call, queue, has[0] if has else None, gathered.sources, counts
+                call.later(
+                    lambda counts: self._answer_kept(
+                        call, queue, has[0] if has else None, gathered.sources, counts
+                    )
                 ),
             )
 
@@ -339,7 +341,7 @@ class ClientSessionPages:
                 answer_change(self._context, call, what, words)
 
             request = AskQueue(log_id=queue.topic_id)
-            self._context.doors.queues.ask(request, QueueCounts, ASK_MS_MAX, tell)
+            self._context.doors.queues.ask(request, QueueCounts, ASK_MS_MAX, call.later(tell))
             return
 
         def on_done(outcome: ControllerResult | RequestRefused) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from kafkaesque.admin.api.calls import guarded
 from kafkaesque.admin.api.values import Origin
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.peers.link import PeerNotAsked, PeerUnreachable
@@ -139,7 +140,11 @@ class FanOut:
         on_done: Callable[[Gathered[AnswerT]], None],
         timeout_ms: int = PART_MS_MAX,
     ) -> None:
-        """Ask each broker its own question; the others have `timeout_ms`."""
+        """Ask each broker its own question; the others have `timeout_ms`.
+
+        What `on_done` raises is answered to whoever's request has led to this, with 500.
+        """
+        tell = guarded(on_done) or partial(self._tell, on_done)
         answers: dict[NodeId, AnswerT] = {}
         sources: dict[NodeId, Origin] = {}
         unsure: set[NodeId] = set()
@@ -151,8 +156,7 @@ class FanOut:
             if left == 0:
                 in_order = {node: answers[node] for node in questions if node in answers}
                 origins = [sources[node] for node in questions]
-                told = Gathered(answers=in_order, sources=origins, unsure=frozenset(unsure))
-                self._tell(on_done, told)
+                tell(Gathered(answers=in_order, sources=origins, unsure=frozenset(unsure)))
 
         def settle(node: NodeId, outcome: object) -> None:
             answer, sources[node] = _read(page, node, outcome)
@@ -227,7 +231,7 @@ class FanOut:
         try:
             on_done(found)
         except Exception as error:
-            # A defect of ours; who asked is hung up on when time is up, and the broker goes on.
+            # A defect of ours, and the broker goes on.
             self._report(f"parts of brokers could not be put together: {error!r}")
 
     def _obstacle(self, node: NodeId) -> RequestRefused | None:

@@ -304,7 +304,7 @@ class QueuePages:
             messages_max=query.limit,
             bytes_max=PAGE_BYTES_MAX,
         )
-        self._context.doors.queues.ask(request, PeekedMessages, ASK_MS_MAX, on_done)
+        self._context.doors.queues.ask(request, PeekedMessages, ASK_MS_MAX, call.later(on_done))
 
 
 class _Asking:
@@ -337,7 +337,7 @@ class _Asking:
                 self._on_done(self._call, self._queue, self._told)
 
         request = AskQueue(log_id=self._queue.topic_id, partition=number)
-        self._context.doors.queues.ask(request, QueueCounts, ASK_MS_MAX, on_told)
+        self._context.doors.queues.ask(request, QueueCounts, ASK_MS_MAX, self._call.later(on_told))
 
 
 def _rows_of(gathered: Gathered[QueuesAnswer]) -> Rows:

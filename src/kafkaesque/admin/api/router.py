@@ -1,6 +1,6 @@
 """Finds the operation for a request, checks what it brings, and has it answered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -9,9 +9,7 @@ import msgspec
 from kafkaesque.admin.api.authorization import find_rows
 from kafkaesque.admin.api.calls import Call, Route, problem
 from kafkaesque.admin.api.openapi import write_document
-from kafkaesque.admin.api.problems import status_of
 from kafkaesque.admin.http import JSON, Answer, Request, Respond
-from kafkaesque.model.errors import RequestRefused
 
 ROOT: Final = "/api/v1"
 DOCUMENT: Final = f"{ROOT}/openapi.json"
@@ -22,7 +20,11 @@ _Found = tuple[Route, dict[str, str]]
 class Router:
     """The operations of the API."""
 
-    def __init__(self, routes: Sequence[Route], version: str) -> None:
+    def __init__(
+        self, routes: Sequence[Route], version: str, report: Callable[[str], None]
+    ) -> None:
+        """`report` is told of our own defects."""
+        self._report = report
         self._version = version
         self._document: bytes | None = None
         self._routes = [(route.path.split("/")[1:], route) for route in routes]
@@ -69,15 +71,10 @@ class Router:
         except ValueError as error:
             respond(problem(400, "InvalidRequest", str(error)))
             return
-        call, row = Call(request, params, query, body, respond), self._rows[route.name]
+        call = Call(request, params, query, body, respond, self._report)
+        row = self._rows[route.name]
         call.is_allowed = lambda: row.allows(call)
-        try:
-            if row.allows(call):
-                route.handle(call)
-            else:
-                row.refuse(call)
-        except RequestRefused as refusal:
-            respond(problem(status_of(refusal), type(refusal).__name__, str(refusal)))
+        call.guard(lambda: route.handle(call) if row.allows(call) else row.refuse(call))
 
     def _fitting(self, path: str) -> list[_Found]:
         """Return the operations at a path, with what stands there for names."""

@@ -149,7 +149,7 @@ class WhyPages:
             if led is None or not led.start_offset <= query.offset < led.stable_offset:
                 on_seen("")
             else:
-                self._look_at(inquiry, where, query.offset, on_seen)
+                self._look_at(inquiry, call, where, on_seen)
 
         inquiry.begin(lambda: inquiry.place([where], on_placed))
 
@@ -229,11 +229,12 @@ class WhyPages:
     def _look_at(
         self,
         inquiry: Inquiry,
+        call: Call[WhyRecordQuery, None],
         where: TopicPartition,
-        offset: int,
         on_seen: Callable[[str], None],
     ) -> None:
-        """Read the batch that an offset is in."""
+        """Read the batch that the offset is in."""
+        offset = call.query.offset
 
         def on_read(outcome: FetchResult | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
@@ -242,7 +243,7 @@ class WhyPages:
                 on_seen(presence_in(outcome, offset))
 
         fetch = self._context.doors.reading.fetch
-        fetch(where, offset, READ_BYTES_MAX, inquiry.left_ms(), on_read)
+        fetch(where, offset, READ_BYTES_MAX, inquiry.left_ms(), call.later(on_read))
 
     # -- groups
 

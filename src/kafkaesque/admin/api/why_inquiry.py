@@ -40,6 +40,7 @@ class Inquiry:
 
     def __init__(self, context: Context, call: Call[Any, Any]) -> None:
         self.context: Final = context
+        self._call = call
         #: Whether who asks may know of other clients, and of what rules say.
         self._sees_clients = call.could(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
         self._until_ms = context.doors.clock.now_ms() + INQUIRY_MS_MAX
@@ -52,7 +53,10 @@ class Inquiry:
         return max(STEP_MS_MIN, min(STEP_MS_MAX, left_ms))
 
     def begin(self, on_begun: Callable[[], None]) -> None:
-        """Find out whether what this broker knows of the cluster is true now."""
+        """Find out whether what this broker knows of the cluster is true now; then go on.
+
+        What is refused then is answered: topics may have gone meanwhile.
+        """
         cluster = self.context.doors.cluster
 
         def on_current(is_current: bool) -> None:
@@ -60,7 +64,7 @@ class Inquiry:
                 others = [node for node in cluster.state.brokers if node != cluster.node]
                 silent = [int(node) for node in others if not cluster.is_alive(node)]
                 self.doubt = cut_off_link(int(self.context.node), sorted(silent))
-            on_begun()
+            self._call.guard(on_begun)
 
         cluster.when_current(STEP_MS_MAX, on_current)
 
@@ -90,7 +94,11 @@ class Inquiry:
         return topic is not None and 0 <= where.partition < len(topic.partitions)
 
     def place(self, wheres: Iterable[TopicPartition], on_placed: OnPlaced) -> None:
-        """Find out what metadata and leaders say of partitions, all of which exist."""
+        """Find out what metadata and leaders say of partitions, all of which exist.
+
+        Raises:
+            UnknownTopicOrPartition: one does not, or not any more.
+        """
         cluster = self.context.doors.cluster
         asked = list(wheres)
         leaders = {

@@ -66,7 +66,8 @@ class QueueInquiry:
             return
         request = AskQueue(log_id=self._queue.topic_id, partition=self._partition)
         left_ms = self._inquiry.left_ms()
-        self._context.doors.queues.ask(request, QueueCounts, left_ms, self._on_counts)
+        on_counts = self._call.later(self._on_counts)
+        self._context.doors.queues.ask(request, QueueCounts, left_ms, on_counts)
 
     def _on_counts(self, outcome: QueueCounts | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
@@ -179,4 +180,5 @@ class QueueInquiry:
             bytes_max=PEEKED_BYTES_MAX,
         )
         left_ms = self._inquiry.left_ms()
-        self._context.doors.queues.ask(request, PeekedMessages, left_ms, on_done)
+        on_peeked = self._call.later(on_done)
+        self._context.doors.queues.ask(request, PeekedMessages, left_ms, on_peeked)
