@@ -1426,9 +1426,9 @@ export interface WhyView {
 
 /** What is published when the client is gone without a farewell. */
 export interface WillView {
-  name: string;
+  name: string | null;
   qos: number;
   is_retained: boolean;
   delay_ms: number;
-  value: Content;
+  value: Content | null;
 }

@@ -85,8 +85,17 @@ def test_brokers_that_do_not_look_for_traces_are_named(ground: ApiGround) -> Non
 
 
 def commit(ground: ApiGround, group: str, place: str, offset: int, metadata: str = "") -> None:
+    """Commit in the first partition of a topic."""
+    commit_all(ground, group, {TopicPartition(place, 0): (offset, metadata)})
+
+
+def commit_all(
+    ground: ApiGround, group: str, offsets: dict[TopicPartition, tuple[int, str]]
+) -> None:
     """Commit as a query does that is no member."""
-    where = TopicPartition(place, 0)
+    every = tuple(
+        OffsetToCommit(where, offset, -1, said) for where, (offset, said) in offsets.items()
+    )
 
     def step(doors: Any, on_result: Callable[[Any], None]) -> None:
         doors.groups.when_found([group], lambda: None)
@@ -101,7 +110,7 @@ def commit(ground: ApiGround, group: str, place: str, offset: int, metadata: str
             generation=-1,
             member_id="",
             instance_id=None,
-            offsets=(OffsetToCommit(where, offset, -1, metadata),),
+            offsets=every,
         )
         done = lambda said: on_result(GroupError.NONE if isinstance(said, CommitResult) else said)  # noqa: E731
         doors.groups.step(group, event, done)

@@ -88,12 +88,14 @@ class SubscriptionView(msgspec.Struct, frozen=True, kw_only=True):
 class WillView(msgspec.Struct, frozen=True, kw_only=True):
     """What is published when the client is gone without a farewell."""
 
-    name: str
+    #: Null: who asks may not see that topic.
+    name: str | None
     qos: int
     is_retained: bool
     #: So long it is waited for the client to come back.
     delay_ms: int
-    value: Content
+    #: Null: who asks may not read that topic.
+    value: Content | None
 
 
 class ClientSessionView(View, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.calls import Call, Route
 from kafkaesque.admin.api.changes import CHANGE_MS_MAX, Change, answer_change
 from kafkaesque.admin.api.client_session_part import CLIENTS, SUBSCRIPTIONS_MAX, plain
@@ -27,6 +28,7 @@ from kafkaesque.admin.api.client_session_values import (
     EndClientSession,
     LiveClient,
     SubscriptionView,
+    WillView,
 )
 from kafkaesque.admin.api.connections import tell_closed
 from kafkaesque.admin.api.context import Context
@@ -272,7 +274,7 @@ class ClientSessionPages:
                 sources=sources,
                 session=session,
                 subscriptions=found[:SUBSCRIPTIONS_MAX],
-                will=None if holder is None else holder[1].will,
+                will=None if holder is None else _seen_will(call, holder[1]),
                 unwanted_ms=counts.unwanted_ms if isinstance(counts, QueueCounts) else None,
                 missing=None if is_known else str(counts),
             )
@@ -297,7 +299,7 @@ class ClientSessionPages:
                         sources=[Origin(broker=node, as_of=self._context.now())],
                         session=_live(node, client),
                         subscriptions=client.named,
-                        will=client.will,
+                        will=_seen_will(call, client),
                     )
                 )
 
@@ -384,6 +386,19 @@ def _protocol_of(queue: QueueState) -> str:
     if read_session(queue.options) is not None:
         return "mqtt"
     return "stomp" if queue.queue.name.startswith(STOMP_DURABLE_PREFIX) else ""
+
+
+def _seen_will(call: Call[Any, Any], client: LiveClient) -> WillView | None:
+    """Return a client's will, without what may not be seen of its topic."""
+    will = client.will
+    if will is None or will.name is None:
+        return will
+    topic = will.name
+    if not call.sees(ResourceType.TOPIC, topic):
+        return msgspec.structs.replace(will, name=None, value=None)
+    if not call.could(Operation.READ, ResourceType.TOPIC, topic):
+        return msgspec.structs.replace(will, value=None)
+    return will
 
 
 def _live(node: int, client: LiveClient) -> ClientSession:

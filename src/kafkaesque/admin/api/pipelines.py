@@ -8,7 +8,8 @@ metadata. Both are in the tables of the groups' coordinators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from typing import Any, Final, Literal
 
 import msgspec
@@ -45,6 +46,8 @@ class SparkRow(msgspec.Struct, frozen=True, array_like=True):
     #: Of a source; and partitions of which there is no copy here.
     lag: int
     unknown: int
+    #: Both by topic; an earlier release does not say.
+    by_topic: dict[str, tuple[int, int]] = {}
 
 
 class SparkAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +152,7 @@ def _row(context: Context, group: str, committed: Any) -> SparkRow | None:
         return SparkRow(group, True, topics, at_ms, newest.offset, words.rows, words.bytes, 0, 0)
     if not offsets or any(each.metadata != PROGRESS_MARK for each in offsets.values()):
         return None
-    lag = unknown = 0
+    by_topic: dict[str, tuple[int, int]] = {}
     state = context.doors.cluster.state
     partitions = context.doors.condition.partitions
     for where, each in offsets.items():
@@ -158,10 +161,20 @@ def _row(context: Context, group: str, committed: Any) -> SparkRow | None:
             continue
         partition = partitions.get(topic.partitions[where.partition].group)
         if partition is None or partition.replica is None:
-            unknown += 1
+            here = (0, 1)
         else:
-            lag += max(0, partition.high_watermark - each.offset)
-    return SparkRow(group, False, topics, at_ms, 0, 0, 0, lag, unknown)
+            here = (max(0, partition.high_watermark - each.offset), 0)
+        by_topic[where.topic] = _plus(by_topic.get(where.topic, (0, 0)), here)
+    lag, unknown = _total(by_topic.values())
+    return SparkRow(group, False, topics, at_ms, 0, 0, 0, lag, unknown, by_topic)
+
+
+def _plus(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _total(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    return reduce(_plus, parts, (0, 0))
 
 
 def _words(metadata: str) -> _Words:
@@ -230,8 +243,15 @@ class PipelinePages:
 
 
 def _seen(call: Call[Any, None], row: SparkRow) -> SparkRow:
+    """Return a row without what is said of topics that the client may not see."""
     topics = [each for each in row.topics if call.sees(ResourceType.TOPIC, each)]
-    return msgspec.structs.replace(row, topics=topics)
+    if len(topics) == len(row.topics):
+        return row
+    lag, unknown = _total(row.by_topic.get(each, (0, 0)) for each in topics)
+    if not row.by_topic and topics:
+        # Its broker's release says only the sum.
+        unknown = max(1, row.unknown)
+    return msgspec.structs.replace(row, topics=topics, lag=lag, unknown=unknown)
 
 
 def _name(row: SparkRow) -> str:

@@ -97,7 +97,7 @@ class _Search:
         """Ask for the next names."""
         self._left -= 1
         live = self._context.doors.live
-        live.retained(self._filter, self._on_found, after=self._after)
+        live.retained(self._filter, self._call.later(self._on_found), after=self._after)
 
     def _on_found(self, page: RetainedPage | RequestRefused) -> None:
         if isinstance(page, RequestRefused):
@@ -117,7 +117,7 @@ class _Search:
         if page.after is None or not self._left:
             self._answer(page.after)
         else:
-            self._context.doors.clock.call_soon(self.go_on)
+            self._context.doors.clock.call_soon(self._call.later(self.go_on))
 
     def _answer(self, after: NameKey | None) -> None:
         context = self._context

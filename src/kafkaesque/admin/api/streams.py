@@ -78,7 +78,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str
     subjects: list[str]
-    #: Streams and topics that it has messages from.
+    #: Streams and topics that it has messages from; of these those that may be seen.
     origins: list[str]
     is_mirror: bool
     retention: str
@@ -172,7 +172,9 @@ class StreamPages:
         def on_sizes(gathered: Gathered[TopicsAnswer]) -> None:
             sizes = {e.name: e for answer in gathered.answers.values() for e in answer.topics}
             found = [
-                self._stream(topic, said, sizes.get(topic.name), len(consumers.get(topic.name, ())))
+                self._stream(
+                    call, topic, said, sizes.get(topic.name), len(consumers.get(topic.name, ()))
+                )
                 for topic, said in topics
             ]
             page = take_page(found, query, _STREAM_KEYS, "name")
@@ -192,11 +194,17 @@ class StreamPages:
         return found
 
     def _stream(
-        self, topic: TopicState, said: _Stream, size: TopicSizes | None, consumers: int
+        self,
+        call: Call[ListQuery, None],
+        topic: TopicState,
+        said: _Stream,
+        size: TopicSizes | None,
+        consumers: int,
     ) -> Stream:
         sources = ([] if said.mirror is None else [said.mirror]) + (said.sources or [])
         origins = [each.name for each in sources]
         subjects = said.subjects or ([] if origins else [said.name or topic.name])
+        origins = [each for each in origins if call.sees(ResourceType.TOPIC, each)]
         return Stream(
             name=topic.name,
             description=said.description or "",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkaesque.access.operations import ResourceType
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.calls import Call, NoQuery, Route
 from kafkaesque.admin.api.client_session_part import plain
 from kafkaesque.admin.api.context import Context
@@ -90,7 +90,7 @@ class TraceSpan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     offset: int
-    #: What the consumer calls itself.
+    #: What the consumer calls itself; empty to those who may not see the cluster's clients.
     client_id: str
 
 
@@ -208,9 +208,10 @@ class TracePages:
 
 
 def _seen(call: Call[Any, None], gathered: Gathered[TracesAnswer]) -> Told:
-    """Return the spans of topics that the client may see."""
+    """Return the spans of topics that the client may see; as `/connections` names who consumes."""
+    sees_clients = call.could(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return [
-        (node, each)
+        (node, each if sees_clients else msgspec.structs.replace(each, client_id=""))
         for node, answer in gathered.answers.items()
         for each in answer.spans
         if call.sees(ResourceType.TOPIC, each.topic)

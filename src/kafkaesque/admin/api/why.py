@@ -380,12 +380,9 @@ class WhyPages:
         found: Transaction,
         sources: Sequence[Origin],
     ) -> None:
-        wheres = [
-            TopicPartition(each.topic, number)
-            for each in found.partitions
-            for number in each.partitions
-            if call.sees(ResourceType.TOPIC, each.topic)
-        ]
+        seen = [each for each in found.partitions if call.sees(ResourceType.TOPIC, each.topic)]
+        found = msgspec.structs.replace(found, partitions=seen)
+        wheres = [TopicPartition(each.topic, number) for each in seen for number in each.partitions]
 
         def on_placed(placed: Sequence[Placed], more: Sequence[Origin]) -> None:
             links = list(transaction_links(found, placed, self._now_ms()))
