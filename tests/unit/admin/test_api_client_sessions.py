@@ -117,6 +117,33 @@ def test_a_live_session_is_ended_by_its_broker(ground: MqttGround) -> None:
     ground.loop.run_until(lambda: lamp.client.is_closed, 60_000)
 
 
+@pytest.mark.parametrize("query", ["", "?dry_run=true"])
+def test_a_connection_that_is_no_session_is_not_ended_as_one(
+    ground: MqttGround, query: str
+) -> None:
+    api = Api(ground)
+    (own,) = api.get("/connections?protocol=admin")["items"]
+    status, told = api.ask("DELETE", f"/sessions/1:{own['number']}{query}")
+    assert (status, told["error"]) == (404, "UnknownSession")
+    ground.wait(1_000)
+    assert not api.browser.is_closed
+
+
+def test_what_is_kept_stays_where_only_the_connection_is_closed(ground: MqttGround) -> None:
+    lamp = ground.client("lamp", 2, clean=False, expiry_s=3_600)
+    lamp.subscribe("lamps/#", qos=1)
+    api = Api(ground)
+    (seen,) = api.get("/sessions")["items"]
+    place = f"/sessions/2:{seen['connection']}"
+    stays = "closed; what is kept for the client stays: mqtt.session.lamp"
+    _, told = api.ask("DELETE", f"{place}?dry_run=true")
+    assert f"would be {stays}" in told["what"]
+    _, told = api.ask("DELETE", place)
+    assert f"is {stays}" in told["what"]
+    ground.loop.run_until(lambda: lamp.client.is_closed, 60_000)
+    assert [each["id"] for each in api.get("/sessions")["items"]] == ["mqtt.session.lamp"]
+
+
 def test_what_is_kept_is_shown_while_half_of_the_brokers_are_dead(ground: MqttGround) -> None:
     lamp = ground.client("lamp", 2, clean=False, expiry_s=3_600)
     lamp.subscribe("lamps/#", qos=1)

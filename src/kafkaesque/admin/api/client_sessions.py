@@ -60,6 +60,8 @@ from kafkaesque.model.ids import NodeId
 from kafkaesque.routing.exchanges.records import Destination
 
 ASK_MS_MAX: Final = 2_000
+#: Queues that a sentence lists.
+NAMES_MAX: Final = 5
 #: No broker counts so far.
 _NUMBER_DIGITS_MAX: Final = 18
 
@@ -360,7 +362,23 @@ class ClientSessionPages:
         if not self._knows(node):
             _refuse_unknown(call)
             return
-        place, is_dry = f"{node}:{number}", call.query.dry_run
+
+        def on_client(outcome: ClientsAnswer | Origin) -> None:
+            if isinstance(outcome, Origin):
+                call.refuse(503, "BrokerNotAvailable", outcome.missing or "")
+            elif not outcome.clients:
+                # Whatever else has this number is no session, such as a client of Kafka.
+                _refuse_unknown(call)
+            else:
+                self._close(call, node, outcome.clients[0])
+
+        # A broker gives a number to one connection only.
+        self._context.fan_out.ask_one(
+            CLIENTS, NodeId(node), ClientsQuestion(number=number), on_client
+        )
+
+    def _close(self, call: Call[EndClientSession, None], node: int, client: LiveClient) -> None:
+        place, is_dry = f"{node}:{client.number}", call.query.dry_run
 
         def on_told(outcome: ConnectionClosed | Origin) -> None:
             if isinstance(outcome, Origin):
@@ -372,12 +390,16 @@ class ClientSessionPages:
             if not is_dry:
                 tell_closed(self._context.doors, call.client, place, outcome.peer)
             what = f"the session of {outcome.peer} with broker {node} is ended"
-            if is_dry:
-                what = f"the connection of {outcome.peer} with broker {node} would be closed"
+            if is_dry or client.queues:
+                done = "would be" if is_dry else "is"
+                what = f"the connection of {outcome.peer} with broker {node} {done} closed"
+            if client.queues:
+                names = ", ".join(client.queues[:NAMES_MAX])
+                what += f"; what is kept for the client stays: {names}"
             words = ["kafkaesque", "connection", "close", place]
             answer_change(self._context, call, what, words)
 
-        question = CloseConnection(number=number, is_dry_run=is_dry)
+        question = CloseConnection(number=client.number, is_dry_run=is_dry)
         self._context.fan_out.ask_one(CLOSE_CONNECTION, NodeId(node), question, on_told)
 
 
