@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kafkaesque.admin.api import streams
+from kafkaesque.admin.api.fan_out import FanOut
+from kafkaesque.admin.api.part_pages import QueuesQuestion
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.requests.exchange_commands import CreateVhost
+from kafkaesque.broker.requests.queue_commands import CreateQueue
+from kafkaesque.broker.requests.queue_requests import PutResult
+from tests.unit.admin.api_ground import ApiGround
 from tests.unit.admin.test_api_client_sessions import Api
 from tests.unit.gateway_mqtt.kit import Ground as MqttGround
 from tests.unit.gateway_nats.kit import Ground as NatsGround
@@ -76,3 +86,42 @@ def test_streams_and_their_consumers_are_shown_from_any_broker() -> None:
     ground.kill(2)
     ground.wait(15_000)
     assert api.get(f"/streams/{stream}/consumers")["total"] == 1
+
+
+@pytest.mark.parametrize("most", [1_000, 0])
+def test_a_queue_of_that_name_in_another_virtual_host_is_no_consumer(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Above so many consumers all queues are asked for; see `NAMED_MAX`."""
+    monkeypatch.setattr(streams, "NAMED_MAX", most)
+    ground = ApiGround(7)
+    for number in range(6):
+        ground.create(f"flow{number}", factor=1, nats_stream="{}")
+    # Of those that answer, the first one leads it: what others say comes later.
+    first = min(ground.get("/streams")["items"], key=lambda each: each["leader"])
+    flow = first["name"]
+    assert first["leader"] < 3
+    names = [f"n{number}" for number in range(6)]
+    doors = ground.cluster.brokers["b1"].doors
+    done: list[Any] = []
+    doors.exchanges.submit(CreateVhost(vhost="zoo"), 10_000, done.append)
+    ground.run_until(lambda: bool(done))
+    for name in names:
+        ground.create_queue(name, source_topic=flow, nats_consumer="{}")
+        done.clear()
+        doors.cluster.submit(CreateQueue(vhost="zoo", name=name), 10_000, done.append)
+        ground.run_until(lambda: len(done) == 1)
+        doors.queues.put(done[0].log_id, [NewMessage(b"x")] * 5, 10_000, done.append)
+        ground.run_until(lambda: len(done) == 2)
+        assert isinstance(done[1], PutResult), done
+    asked: list[QueuesQuestion] = []
+    whole = FanOut.ask_all
+
+    def ask_all(self: FanOut, page: Any, question: Any, on_done: Any) -> None:
+        asked.append(question)
+        whole(self, page, question, on_done)
+
+    monkeypatch.setattr(FanOut, "ask_all", ask_all)
+    seen = ground.get(f"/streams/{flow}/consumers")["items"]
+    assert [(each["name"], each["ready"]) for each in seen] == [(name, 0) for name in names]
+    assert asked[0].names == ([("/", name) for name in names] if most else None)

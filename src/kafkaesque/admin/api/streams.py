@@ -29,9 +29,10 @@ from kafkaesque.admin.api.part_pages import (
     TopicSizes,
     TopicsQuestion,
 )
+from kafkaesque.admin.api.queue_part import NAMED_MAX
 from kafkaesque.admin.api.values import Listing
 from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
-from kafkaesque.broker.metadata.queue_names import queue_resource
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.options.nats import CONSUMER, STREAM
 from kafkaesque.broker.options.queues import SOURCE_TOPIC
 
@@ -241,13 +242,19 @@ class StreamPages:
         ]
 
         def on_rows(gathered: Gathered[QueuesAnswer]) -> None:
-            rows = {e.name: e for answer in gathered.answers.values() for e in answer.queues}
-            items = [_consumer(name, each, said, rows.get(each.queue.name)) for each, said in found]
+            rows = {
+                QueueName(e.vhost, e.name): e
+                for answer in gathered.answers.values()
+                for e in answer.queues
+            }
+            items = [_consumer(name, each, said, rows.get(each.queue)) for each, said in found]
             page = take_page(items, query, _CONSUMER_KEYS, "name")
             call.answer(page_view(self._context, StreamConsumerList, page, gathered.sources))
 
+        names = [(each.queue.vhost, each.queue.name) for each, _ in found]
+        question = QueuesQuestion(names=names if len(names) <= NAMED_MAX else None)
         self._context.fan_out.ask_all(
-            QUEUES, QueuesQuestion(), lambda told: call.guard(lambda: on_rows(told))
+            QUEUES, question, lambda told: call.guard(lambda: on_rows(told))
         )
 
 
