@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.admin.api.fan_out import FanOut, Gathered
+from kafkaesque.admin.api.pipelines import SparkAnswer, SparkRow
 from kafkaesque.broker.tracer import Tracer
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import CommitOffsets, OffsetToCommit
@@ -137,6 +139,41 @@ def test_queries_of_spark_are_known_by_what_they_commit(ground: ApiGround) -> No
     assert [(each["task"], each["batch"]) for each in one["tasks"]] == [(0, 7), (1, 8)]
     assert ground.get("/pipelines/flow")["tasks"] == []
     assert ground.ask("GET", "/pipelines/no-spark").status == 404
+
+
+def test_a_source_that_is_called_like_a_sinks_query_is_another_one(ground: ApiGround) -> None:
+    ground.publish("orders", 0, text("a"))
+    commit(ground, sink_id("flow", 0), "bills", 8, json.dumps({"rows": 5, "bytes": 6}))
+    commit(ground, "flow", "orders", 0, PROGRESS_MARK)
+    sink, source = ground.get("/pipelines")["items"]
+    assert (sink["kind"], sink["batch"], sink["topics"]) == ("sink", 8, ["bills"])
+    assert (source["kind"], source["lag"], source["topics"]) == ("source", 1, ["orders"])
+    assert ground.get("/pipelines/flow")["pipeline"] == sink
+    assert ground.get("/pipelines/flow", kind="source")["pipeline"] == source
+    assert ground.ask("GET", "/pipelines/flow", kind="other").status == 400
+
+
+def test_a_group_that_two_brokers_tell_counts_once(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = sink_id("flow", 0)
+    commit(ground, group, "bills", 8, json.dumps({"rows": 5, "bytes": 6}))
+    whole = FanOut.ask_all
+
+    def with_old_ones(self: FanOut, page: Any, question: Any, on_done: Any) -> None:
+        """Have other brokers tell what they knew when they coordinated the group."""
+
+        def on_gathered(told: Gathered[SparkAnswer]) -> None:
+            rows = [SparkRow(group, True, ["bills"], 1, 7, 4, 5, 0, 0)]
+            old = SparkAnswer(rows=rows)
+            answers = {node: each if each.rows else old for node, each in told.answers.items()}
+            on_done(Gathered(answers=answers, sources=told.sources))
+
+        whole(self, page, question, on_gathered)
+
+    monkeypatch.setattr(FanOut, "ask_all", with_old_ones)
+    (sink,) = ground.get("/pipelines")["items"]
+    assert (sink["tasks"], sink["batch"], sink["rows"]) == (1, 8, 5)
 
 
 #: As long as the metadata of an offset may be.

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafkaesque.access.operations import ResourceType
-from kafkaesque.admin.api.calls import Call, NoQuery, Route
+from kafkaesque.admin.api.calls import Call, Route
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered, OnAnswer, PartPage, PartServer
 from kafkaesque.admin.api.numbers import Unsigned
@@ -93,6 +93,13 @@ class SinkTaskView(msgspec.Struct, frozen=True, kw_only=True):
     committed_at: int | None
 
 
+class PipelineQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which of the queries with an id."""
+
+    #: Null: the sink, and the source where there is none.
+    kind: Literal["sink", "source"] | None = None
+
+
 class PipelineView(View, frozen=True, kw_only=True):
     """One query."""
 
@@ -110,6 +117,8 @@ class _Words(msgspec.Struct, frozen=True):
 
 SPARK: Final = PartPage(name="spark", question=Nothing, answer=SparkAnswer)
 TASKS_MAX: Final = 1_000
+#: Rows by a query's id and kind.
+Told = dict[tuple[str, str], list[SparkRow]]
 _KEYS: Final[Keys] = {
     "id": lambda each: f"{each.id}\0{each.kind}",
     "kind": lambda each: each.kind,
@@ -195,20 +204,21 @@ class PipelinePages:
         query = call.query
         sort_field(query, _KEYS, "id")
 
-        def on_told(told: dict[str, list[SparkRow]], gathered: Gathered[SparkAnswer]) -> None:
-            found = [_pipeline(name, rows) for name, rows in told.items()]
+        def on_told(told: Told, gathered: Gathered[SparkAnswer]) -> None:
+            found = [_pipeline(name, rows) for (name, _), rows in told.items()]
             chosen = [each for each in found if wants(query, " ".join([each.id, *each.topics]))]
             page = take_page(chosen, query, _KEYS, "id")
             call.answer(page_view(self._context, PipelineList, page, gathered.sources))
 
         self._ask(call, on_told)
 
-    def show_pipeline(self, call: Call[NoQuery, None]) -> None:
+    def show_pipeline(self, call: Call[PipelineQuery, None]) -> None:
         """Show one query, with the tasks of its sink."""
-        name = call.params["pipeline"]
+        name, kind = call.params["pipeline"], call.query.kind
 
-        def on_told(told: dict[str, list[SparkRow]], gathered: Gathered[SparkAnswer]) -> None:
-            rows = told.get(name)
+        def on_told(told: Told, gathered: Gathered[SparkAnswer]) -> None:
+            kinds = ("sink", "source") if kind is None else (kind,)
+            rows = next((told[name, each] for each in kinds if (name, each) in told), None)
             if rows is None:
                 call.refuse(404, "UnknownPipeline", f"no query {name!r} has committed anything")
                 return
@@ -229,17 +239,27 @@ class PipelinePages:
     def _ask(
         self,
         call: Call[Any, None],
-        on_told: Callable[[dict[str, list[SparkRow]], Gathered[SparkAnswer]], None],
+        on_told: Callable[[Told, Gathered[SparkAnswer]], None],
     ) -> None:
         def on_gathered(gathered: Gathered[SparkAnswer]) -> None:
-            told: dict[str, list[SparkRow]] = {}
-            for answer in gathered.answers.values():
-                for row in answer.rows:
-                    if call.sees(ResourceType.GROUP, row.group):
-                        told.setdefault(_name(row), []).append(_seen(call, row))
-            call.guard(lambda: on_told(told, gathered))
+            told: Told = {}
+            for row in newest_rows(gathered.answers.values()):
+                if call.sees(ResourceType.GROUP, row.group):
+                    told.setdefault(_key(row), []).append(_seen(call, row))
+            on_told(told, gathered)
 
-        self._context.fan_out.ask_all(SPARK, Nothing(), on_gathered)
+        self._context.fan_out.ask_all(SPARK, Nothing(), call.later(on_gathered))
+
+
+def newest_rows(answers: Iterable[SparkAnswer]) -> Iterable[SparkRow]:
+    """Return one row for each group: the broker that coordinated it before may still tell it."""
+    found: dict[str, SparkRow] = {}
+    for answer in answers:
+        for row in answer.rows:
+            before = found.setdefault(row.group, row)
+            if (before.committed_ms, before.batch) < (row.committed_ms, row.batch):
+                found[row.group] = row
+    return found.values()
 
 
 def _seen(call: Call[Any, None], row: SparkRow) -> SparkRow:
@@ -254,9 +274,10 @@ def _seen(call: Call[Any, None], row: SparkRow) -> SparkRow:
     return msgspec.structs.replace(row, topics=topics, lag=lag, unknown=unknown)
 
 
-def _name(row: SparkRow) -> str:
+def _key(row: SparkRow) -> tuple[str, str]:
+    """Return of which query a row is: a source's group may be called like a sink's query."""
     task = sink_task(row.group) if row.is_sink else None
-    return row.group if task is None else task.query
+    return (row.group, "source") if task is None else (task.query, "sink")
 
 
 def _pipeline(name: str, rows: list[SparkRow]) -> Pipeline:
@@ -317,6 +338,7 @@ def pipeline_routes(pages: PipelinePages) -> list[Route]:
             name="showPipeline",
             summary="A query of Spark, task by task",
             handle=pages.show_pipeline,
+            query=PipelineQuery,
             result=PipelineView,
         ),
     ]
