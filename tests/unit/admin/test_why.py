@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api import why as why_pages
 from kafkaesque.admin.api import why_queue
+from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import GroupAnswer
 from kafkaesque.admin.api.values import Member, TopicPartitions, View
 from kafkaesque.admin.api.why import presence_in
+from kafkaesque.admin.api.why_access import access_links
+from kafkaesque.admin.api.why_client_part import WHY_CLIENTS
+from kafkaesque.admin.api.why_clients import WhyClientsAnswer, WhyClientsQuestion
 from kafkaesque.admin.api.why_links import (
     Link,
     Placed,
@@ -22,9 +28,11 @@ from kafkaesque.admin.api.why_links import (
     record_links,
     with_doubt,
 )
+from kafkaesque.admin.api.why_part import PARTITIONS_MAX
 from kafkaesque.admin.api.why_queue_links import QueueFacts, queue_links
 from kafkaesque.admin.api.why_reader_links import reader_links
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -398,6 +406,41 @@ def test_a_rebalance_that_waits(ground: ApiGround) -> None:
     cause, link, _ = why(ground, "groups/billing")
     assert cause == "rebalance"
     assert "app-me-1 at 10.0.0.9" in link["evidence"]
+
+
+def test_a_group_may_read_as_many_topics_as_are_looked_at(ground: ApiGround) -> None:
+    """As many needs as `/why/groups` has at most."""
+    needs = [(int(Operation.READ), int(ResourceType.GROUP), "billing")]
+    needs += [
+        (int(Operation.READ), int(ResourceType.TOPIC), f"t{number}")
+        for number in range(PARTITIONS_MAX)
+    ]
+    told: list[Gathered[WhyClientsAnswer]] = []
+    fan_out = ground.gateways["b1"].api.context.fan_out
+    fan_out.ask_all(WHY_CLIENTS, WhyClientsQuestion(needs=needs), told.append)
+    ground.run_until(lambda: bool(told))
+    assert [each.missing for each in told[0].sources] == [None] * 3
+
+
+def access_with(*hosts: str) -> Access:
+    """Return a door that allows everything from anywhere but these hosts."""
+
+    def decide(who: object, host: str, *_: object) -> Any:
+        return SimpleNamespace(allowed=host not in hosts, because=f"the rule for {host}")
+
+    rules = {number: SimpleNamespace(host=host) for number, host in enumerate(hosts)}
+    return cast("Access", SimpleNamespace(state=SimpleNamespace(rules=rules), decide=decide))
+
+
+def test_that_somebody_may_is_not_said_where_it_depends_on_the_host() -> None:
+    needs = [
+        (Operation.READ, ResourceType.TOPIC, "orders"),
+        (Operation.READ, ResourceType.GROUP, "billing"),
+    ]
+    (link,) = access_links(access_with(), "User:app", needs)
+    assert (link.name, link.state) == ("allowed", "passed")
+    links = list(access_links(access_with("10.0.0.9"), "User:app", needs))
+    assert [(each.name, each.state) for each in links] == [("denied", "unknown")] * 2
 
 
 # -- queues

@@ -22,11 +22,14 @@ Need = tuple[Operation, ResourceType, str]
 def access_links(access: Access, principal: str, needs: Iterable[Need]) -> Iterator[Link]:
     """Say whether a principal may do all of it; the first that it may not blocks.
 
+    That it may is said only where it depends on nothing.
+
     Raises:
         InvalidRequest: that is no principal.
     """
     who = read_principal(principal)
     hosts = _hosts_of_rules(access)
+    depends = False
     for operation, kind, name in needs:
         decision = access.decide(who, ANYWHERE, operation, kind, name)
         others = {
@@ -36,6 +39,7 @@ def access_links(access: Access, principal: str, needs: Iterable[Need]) -> Itera
             is not decision.allowed
         }
         if others:
+            depends = True
             yield _depending_link(principal, operation, kind, name, others)
             continue
         if decision.allowed:
@@ -49,7 +53,8 @@ def access_links(access: Access, principal: str, needs: Iterable[Need]) -> Itera
             command=f"kafkaesque rule create {principal} -o {word_of(operation)} {words}",
         )
         return
-    yield Link(name="allowed", state=PASSED, what=f"{principal} may do it")
+    if not depends:
+        yield Link(name="allowed", state=PASSED, what=f"{principal} may do it")
 
 
 def _hosts_of_rules(access: Access) -> dict[str, str]:

@@ -13,6 +13,7 @@ from kafkaesque.admin.api.why_clients import (
     WhyClientsAnswer,
     WhyClientsQuestion,
 )
+from kafkaesque.admin.api.why_part import PARTITIONS_MAX
 from kafkaesque.model.errors import InvalidRequest
 
 WHY_CLIENTS: Final = PartPage(
@@ -21,8 +22,8 @@ WHY_CLIENTS: Final = PartPage(
 #: Of connections that are looked at, and of clients that are told.
 CONNECTIONS_MAX: Final = 20_000
 TOLD_MAX: Final = 100
-#: What one question names.
-NEEDS_MAX: Final = 1_000
+#: What one question names: a group, and topics that it reads.
+NEEDS_MAX: Final = PARTITIONS_MAX + 1
 NAME_LENGTH_MAX: Final = 200
 
 
