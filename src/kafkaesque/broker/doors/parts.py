@@ -1,4 +1,4 @@
-"""What other brokers know of themselves, for pages that show a whole cluster."""
+"""What other brokers know of themselves, and what only they can do, for the admin API."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,10 @@ from kafkaesque.model.ids import NodeId
 
 
 class Parts:
-    """Asks brokers for their parts; nothing is changed by that, so it may be done twice."""
+    """Asks brokers for their parts of a page, or to act, such as to close a connection.
+
+    Without an answer nobody knows whether the broker has acted.
+    """
 
     __slots__ = ("_caller", "_desk", "_node")
 
