@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_our_own_environment_counts_as_it_is_now(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "settings", [{"umask": 0o77}, {"close_fds": False}, {"process_group": 0}, {"pass_fds": (0,)}]
 )
-def test_what_cannot_be_had_by_a_fork_is_started_alone(settings: dict[str, object]) -> None:
+def test_what_cannot_be_had_by_a_fork_is_started_alone(settings: dict[str, Any]) -> None:
     with processes.Popen(WAITING, stdin=subprocess.PIPE, **settings) as process:
         assert not forked(process)
         process.kill()
@@ -145,8 +146,7 @@ def test_its_output_and_its_errors_go_where_they_shall(tmp_path: Path) -> None:
     path = tmp_path / "both"
     with path.open("wb") as file:
         words = [*APP, "no-command"]
-        done = processes.run(words, stdout=file, stderr=subprocess.STDOUT, timeout=90)
-    assert (done.stdout, done.stderr) == (None, None)
+        processes.run(words, stdout=file, stderr=subprocess.STDOUT, timeout=90)
     assert "no-command" in path.read_text()
 
 
