@@ -1,11 +1,12 @@
 """Mosquitto and our MQTT, side by side: `scripts/peers --mosquitto`.
 
-Every row of the table of clauses, and random sessions, are sent to Debian's Mosquitto and to our
-connection. What both say is compared: whether they hang up, and every answer but the properties
-and, where both hang up, the reason. Where Mosquitto differs from the specification, or has other
-limits, `DIFFERENCES` says so; any other difference is printed and ends the run with code 1.
+Every row of the codec's table of clauses, and random sessions, are sent to Debian's Mosquitto and
+to our connection. What both say is compared: whether they hang up, and every answer but the
+properties and, where both hang up, the reason. Where Mosquitto differs from the specification, or
+has other limits, `DIFFERENCES` says so; any other difference is printed and ends the run with code
+1. In further sessions several clients meet at brokers: see `bench/mosquitto_meetings.py`.
 
-    scripts/peers --mosquitto                the table, and 300 sessions
+    scripts/peers --mosquitto                the table, 300 sessions, and 100 with several clients
     scripts/peers --mosquitto --seed 7       sessions from another seed
 """
 
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.mosquitto_meetings import check_meetings
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.errors import MqttError
@@ -256,9 +258,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sessions", type=int, default=300)
+    parser.add_argument("--meetings", type=int, default=100)
     options = parser.parse_args()
     with mosquitto() as port:
         different = check_table(port) + check_sessions(port, options.seed, options.sessions)
+        different += check_meetings(port, options.seed, range(options.meetings))
     print(f"{different} differences")
     sys.exit(1 if different else 0)
 
