@@ -115,11 +115,9 @@ def _serve(connection: socket.socket) -> _Job | None:
         if len(body) < length:
             return None
         job = _Job(**json.loads(body))
-        pid, error = _fork(job)
+        pid, error = _fork(job, files)
         if not pid:
             connection.detach()
-            for number, file in enumerate(files):
-                os.dup2(file, number)
             os.closerange(3, _MOST_FILES)
             return job
         for file in files:
@@ -127,7 +125,7 @@ def _serve(connection: socket.socket) -> _Job | None:
         connection.sendall(struct.pack(">II", pid, error))
 
 
-def _fork(job: _Job) -> tuple[int, int]:
+def _fork(job: _Job, files: list[int]) -> tuple[int, int]:
     """Fork a process that is not our child, but that of whoever takes orphans in.
 
     Returns zeros there, once it has its new parent and is prepared. Returns its number here, and
@@ -148,6 +146,8 @@ def _fork(job: _Job) -> tuple[int, int]:
         except OSError as error:
             os.write(telling, struct.pack(">I", error.errno or errno.EIO))
             os._exit(1)
+        for number, file in enumerate(files):
+            os.dup2(file, number)
         os.close(telling)
         return 0, 0
     os.close(telling)
