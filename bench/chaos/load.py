@@ -54,6 +54,8 @@ class QueueLoad(Protocol):
 
     def check(self) -> Sequence[str]: ...
 
+    def progress(self) -> int: ...
+
     def counts(self) -> dict[str, int]: ...
 
 
@@ -149,6 +151,10 @@ class Load:
         """Return the writers that have not come to an end, and the clients of queues."""
         everybody: list[Client | QueueLoad] = [*self._writers, *self.queues]
         return [client for client in everybody if client.is_alive()]
+
+    def progress(self) -> int:
+        """Return a number that grows as queues are emptied."""
+        return sum(each.progress() for each in self.queues)
 
     def read_to(self, ends: dict[Where, int]) -> None:
         """Let readers stop once they have been given everything before these offsets."""

@@ -307,6 +307,10 @@ class UserQueues(threading.Thread):
         for delivery in self._seen.deliveries:
             self._history.note("taken", delivery=str(delivery))
 
+    def progress(self) -> int:
+        """Return a number that grows as queues are emptied."""
+        return self._seen.count_settled()
+
     def counts(self) -> dict[str, int]:
         """Return what went on, by name."""
         return {f"users' queues: {name}": count for name, count in self._seen.tally().items()}

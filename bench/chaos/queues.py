@@ -96,6 +96,10 @@ class QueueClients(threading.Thread):
             self._crowd.check()
         return self.anomalies
 
+    def progress(self) -> int:
+        """Return a number that grows as queues are emptied."""
+        return 0 if self._crowd is None else self._crowd.history.count_settled()
+
     def counts(self) -> dict[str, int]:
         """Return what went on, by name."""
         counts = {} if self._crowd is None else self._crowd.counts()

@@ -255,10 +255,22 @@ class Run:
             "the brokers are not ready",
         )
 
-    def _wait_for(self, is_so: Callable[[], bool], seconds: float, otherwise: str) -> bool:
-        """Return whether it was so in time; if not, it is an anomaly."""
+    def _wait_for(
+        self,
+        is_so: Callable[[], bool],
+        seconds: float,
+        otherwise: str,
+        progress: Callable[[], int] = lambda: 0,
+    ) -> bool:
+        """Return whether it was so in time; if not, it is an anomaly.
+
+        The time begins anew where it has run out and `progress` has grown meanwhile.
+        """
         deadline = time.monotonic() + seconds
+        before = progress()
         while not is_so():
+            if time.monotonic() > deadline and (now := progress()) > before:
+                deadline, before = time.monotonic() + seconds, now
             if time.monotonic() > deadline:
                 self.history.anomaly(f"{otherwise} after {seconds:.0f} s")
                 return False
@@ -325,7 +337,10 @@ class Run:
         healed_at = time.monotonic()
         load.stop_writing()
         self._wait_for(
-            lambda: not load.writing(), STUCK_S, "stuck client: writers have not come to an end"
+            lambda: not load.writing(),
+            STUCK_S,
+            "stuck client: writers have not come to an end",
+            load.progress,
         )
         for client in load.writing():
             self.history.anomaly(f"stuck client: {client.name}: {client.describe()}")

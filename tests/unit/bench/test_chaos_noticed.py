@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -62,6 +63,8 @@ class LoadOf:
 
     def __init__(self, writer: Client, reader: Client) -> None:
         self._writer, self._reader = writer, reader
+        #: What progress says, one after the other.
+        self.settled: Iterator[int] = repeat(0)
         for client in (writer, reader):
             client.start()
 
@@ -70,6 +73,9 @@ class LoadOf:
 
     def writing(self) -> list[Client]:
         return [each for each in (self._writer,) if each.is_alive()]
+
+    def progress(self) -> int:
+        return next(self.settled)
 
     def read_to(self, _: dict[Where, int]) -> None:
         self._reader.stop()
@@ -118,6 +124,22 @@ def test_a_client_that_does_not_come_to_an_end_is_stuck(calm_run: Run, is_writer
         "stuck client: idle0: it waits for what never comes",
     ]
     stuck.join(WAIT_S_MAX)
+
+
+def test_clients_that_empty_queues_have_their_time(calm_run: Run) -> None:
+    slow, ending = Idle(calm_run.history), Idle(calm_run.history)
+    ending.let_go.set()
+    load = LoadOf(slow, ending)
+
+    def settle() -> Iterator[int]:
+        yield from range(5)
+        slow.let_go.set()
+        slow.join(WAIT_S_MAX)
+        yield 5
+
+    load.settled = settle()
+    calm_run._bring_to_an_end(cast(Any, load))
+    assert calm_run.history.anomalies == []
 
 
 def test_clients_that_come_to_an_end_are_not_stuck(calm_run: Run) -> None:

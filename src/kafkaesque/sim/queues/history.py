@@ -171,6 +171,11 @@ class QueueHistory:
         if is_drain and deliveries:
             self.drained.setdefault(deliveries[0].queue, []).append(deliveries)
 
+    def count_settled(self) -> int:
+        """Return how many messages are known to be settled."""
+        acts = (act for delivery in self.deliveries for act in tuple(delivery.acts))
+        return sum(act.what is What.SETTLE and act.outcome is Outcome.DONE for act in acts)
+
     def tally(self) -> dict[str, int]:
         """Return what went on, by name."""
         acts = [act for delivery in self.deliveries for act in delivery.acts]
