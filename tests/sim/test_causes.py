@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +15,7 @@ from kafkaesque.admin.api import why
 from kafkaesque.admin.api.why_links import BLOCKING, Link
 from tests.sim.causes.every import INJECTIONS, draw, one_round
 from tests.sim.causes.ground import CauseGround
-from tests.sim.causes.table import HEALTHY, KINDS, Injection, Verdict, run
+from tests.sim.causes.table import HEALTHY, KINDS, Case, Injection, Verdict, judge, run
 
 ANSWER_MS_MAX = 1_000
 RIGHT_MIN = 0.95
@@ -50,18 +51,20 @@ def test_one_cause_of_each_kind_is_named_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "seed"),
     [
-        "the only replica hangs",
-        "the asked broker is cut off",
-        "the leader is cut off and asked elsewhere",
-        "a producer that has tried",
+        ("the only replica hangs", 3),
+        ("the asked broker is cut off", 3),
+        # Asked at once: later it is known.
+        ("the leader is cut off and asked elsewhere", 0),
+        ("a producer that has tried", 3),
     ],
 )
-def test_a_cause_that_cannot_be_known_is_not_called_certain(name: str) -> None:
+def test_a_cause_that_cannot_be_known_is_not_called_certain(name: str, seed: int) -> None:
     found = named(name)
-    verdict = run(found, CauseGround(3, is_secured=found.is_secured), 3)
+    verdict = run(found, CauseGround(seed, is_secured=found.is_secured), seed)
     assert verdict.is_right, verdict.said
+    assert ", doubtful: " in verdict.said
     assert verdict.virtual_ms < ANSWER_MS_MAX
 
 
@@ -73,6 +76,38 @@ def test_a_wrong_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdict.is_misleading
 
 
+class Answering:
+    """A cluster that answers this."""
+
+    now_ms = 0
+
+    def __init__(self, cause: str | None, *, is_certain: bool) -> None:
+        links = [] if cause is None else [{"name": cause, "state": "unknown"}]
+        words = {"what": "it is so", "evidence": [], "command": None}
+        self._told = {
+            "cause": cause,
+            "is_certain": is_certain,
+            "links": [{**each, **words} for each in links],
+        }
+
+    def get(self, path: str, host: str, **query: Any) -> Any:
+        return self._told
+
+
+@pytest.mark.parametrize("is_doubtful", [False, True])
+@pytest.mark.parametrize("is_certain", [False, True])
+@pytest.mark.parametrize("cause", [None, "lag", "quota"])
+def test_an_answer_is_right_if_the_cause_is_and_what_is_said_of_its_certainty(
+    cause: str | None, *, is_certain: bool, is_doubtful: bool
+) -> None:
+    case = Case(cause="lag", path="groups/g", query={}, is_doubtful=is_doubtful)
+    ground = cast("CauseGround", Answering(cause, is_certain=is_certain))
+    verdict = judge(ground, INJECTIONS[0], case, 0, "b1")
+    assert verdict.is_right is (cause == "lag" and is_certain is not is_doubtful)
+    # Whoever believes it is misled, by a wrong cause as by a right one that cannot be known.
+    assert verdict.is_misleading is (is_certain and (cause != "lag" or is_doubtful))
+
+
 @pytest.mark.extended
 def test_200_causes() -> None:
     verdicts = list(draw(200))
@@ -81,4 +116,5 @@ def test_200_causes() -> None:
     right = sum(each.is_right for each in injected)
     assert right >= RIGHT_MIN * len(injected), wrong(verdicts)
     assert [each.said for each in verdicts if each.is_misleading] == []
+    assert wrong(each for each in verdicts if each.injection.kind == HEALTHY) == []
     assert max(each.virtual_ms for each in verdicts) < ANSWER_MS_MAX

@@ -128,8 +128,11 @@ def the_leader_is_cut_off_and_asked_elsewhere(ground: CauseGround, random: Rando
     offset = fill(ground, topic, random)
     ground.wait(1_000)
     ground.isolate(leader)
-    ground.wait(random.choice([50, 400, 2_000, 10_000]))
-    return record_case("leader", topic, offset, leader[1:], hosts=others(leader))
+    waited_ms = random.choice([50, 400, 2_000, 10_000])
+    ground.wait(waited_ms)
+    # Only later it is given up.
+    is_doubtful, hosts = waited_ms < 1_000, others(leader)
+    return record_case("leader", topic, offset, leader[1:], hosts=hosts, is_doubtful=is_doubtful)
 
 
 @injects("no leader", is_rough=True)

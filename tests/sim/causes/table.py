@@ -52,7 +52,7 @@ class Case:
     hosts: tuple[str, ...] = NAMES
     #: What the link's words have to have in them: what is meant, not only its kind.
     says: str = ""
-    #: Whether the asked broker cannot know it for certain.
+    #: Whether the asked broker cannot know it for certain; what it can know, it has to say so.
     is_doubtful: bool = False
 
 
@@ -121,7 +121,7 @@ def judge(ground: CauseGround, injection: Injection, case: Case, seed: int, host
         "" if link is None else " ".join([link["what"], *link["evidence"], link["command"] or ""])
     )
     is_named = cause in case.cause.split("|") and case.says in words
-    is_right = is_named and not (case.is_doubtful and told["is_certain"])
+    is_right = is_named and told["is_certain"] is not case.is_doubtful
     if cause and link is not None and not link["what"]:
         is_right = False
     chain = ", ".join(f"{each['name']} {each['state']}" for each in told["links"])
