@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.cluster import ClusterPages
+from kafkaesque.admin.api.part_pages import BROKER, Nothing
 from kafkaesque.admin.api.plots import LISTENERS_MAX
 from kafkaesque.admin.api.searching import ANSWER_BYTES_MAX
 from kafkaesque.admin.connection import BODY_BYTES_MAX, STALL_MS_MAX
 from kafkaesque.admin.hosts import CHANGE_HEADER, why_refused
+from kafkaesque.admin.http import Answer, Request
 from kafkaesque.admin.series import NAMES, Ring
+from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.env.network import LOW_WATER_BYTES
+from kafkaesque.model.ids import NodeId
 from tests.unit.admin.api_ground import CHANGE, ApiGround, Browser, text
 
 
@@ -342,3 +347,20 @@ def test_a_defect_in_a_later_turn_costs_one_answer(
     assert not browser.is_closed
     assert browser.ask("GET", "/api/v1/brokers").json["total"] == 3
     assert ground.get("/brokers")["total"] == 3
+
+
+def test_a_defect_when_time_is_up_costs_one_answer(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fan_out = ground.gateways["b1"].api.context.fan_out
+    monkeypatch.setattr(Parts, "ask", lambda *_: None)
+    said: list[Answer] = []
+    request = Request(path="/api/v1/here", query={})
+    call: Call[Any, Any] = Call(request, {}, None, None, said.append, lambda _: None)
+
+    def ask() -> None:
+        fan_out.ask_change(BROKER, NodeId(2), Nothing(), lambda _: 1 / 0, 1_000)
+
+    call.guard(ask)
+    ground.world.loop.run_for(2_000)
+    assert [each.status for each in said] == [500]

@@ -224,7 +224,7 @@ class FanOut:
             is_unsure = node in gathered.unsure
             finish(Undone(because=because, is_unsure=is_unsure) if answer is None else answer)
 
-        timer = self._doors.clock.call_later(timeout_ms, on_late)
+        timer = self._doors.clock.call_later(timeout_ms, guarded(on_late) or on_late)
         self.ask(page, {node: question}, on_gathered, timeout_ms)
 
     def _tell(self, on_done: Callable[[Gathered[AnswerT]], None], found: Gathered[AnswerT]) -> None:
