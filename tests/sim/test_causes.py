@@ -83,7 +83,7 @@ class Answering:
 
     def __init__(self, cause: str | None, *, is_certain: bool) -> None:
         links = [] if cause is None else [{"name": cause, "state": "unknown"}]
-        words = {"what": "it is so", "evidence": [], "command": None}
+        words: dict[str, Any] = {"what": "it is so", "evidence": [], "command": None}
         self._told = {
             "cause": cause,
             "is_certain": is_certain,

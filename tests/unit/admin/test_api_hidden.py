@@ -112,7 +112,10 @@ def test_who_consumes_is_in_a_trace_for_those_who_may_see_clients(
         for offset in (0, 1):
             tracer.on_asked(1, TopicPartition("orders", 0), offset, "app")
     path = f"/traces/{TRACE}"
-    clients = lambda: {each["client_id"] for each in ground.get(path)["spans"]}  # noqa: E731
+
+    def clients() -> set[str]:
+        return {each["client_id"] for each in ground.get(path)["spans"]}
+
     assert clients() == {"", "app"}
     hide(monkeypatch, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME))
     assert clients() == {""}

@@ -358,8 +358,11 @@ def test_a_defect_when_time_is_up_costs_one_answer(
     request = Request(path="/api/v1/here", query={})
     call: Call[Any, Any] = Call(request, {}, None, None, said.append, lambda _: None)
 
+    def breaks(_: object) -> None:
+        raise ZeroDivisionError
+
     def ask() -> None:
-        fan_out.ask_change(BROKER, NodeId(2), Nothing(), lambda _: 1 / 0, 1_000)
+        fan_out.ask_change(BROKER, NodeId(2), Nothing(), breaks, 1_000)
 
     call.guard(ask)
     ground.world.loop.run_for(2_000)
