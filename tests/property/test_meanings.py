@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaesque.chassis.meanings import properties_of, shown_headers, shown_key, stored_of
-from kafkaesque.model.message_headers import NOT_AFTER, PRIORITY
+from kafkaesque.model.message_headers import NOT_AFTER, PRIORITY, STORED_AMQP
 from kafkaesque.protocols.amqp.properties import Properties, write_properties
-from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, read_stored, write_stored
+from kafkaesque.protocols.amqp.stored_message import read_stored, write_stored
 from kafkaesque.protocols.amqp.wire import Timestamp
 
 NOW_MS = 1_700_000_000_000

@@ -14,14 +14,20 @@ from typing import Final
 
 from kafkaesque.model import message_properties
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import NOT_AFTER, PREFIX
+from kafkaesque.model.message_headers import (
+    NOT_AFTER,
+    NOTE_MQTT,
+    OF_GATEWAYS,
+    PREFIX,
+    STORED_AMQP,
+    STORED_MQTT,
+    STORED_NATS,
+)
 from kafkaesque.model.message_properties import PROPERTIES, Form
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.properties import Properties, read_properties
-from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, StoredMessage, read_stored
+from kafkaesque.protocols.amqp.stored_message import StoredMessage, read_stored
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Table, Timestamp
-from kafkaesque.protocols.mqtt.stored_message import NOTE_MQTT, STORED_MQTT
-from kafkaesque.protocols.nats.headers import STORED_NATS
 
 #: Property of AMQP -> header: texts that stay as they are.
 TEXTS: Final[Mapping[str, str]] = {
@@ -34,8 +40,6 @@ _BY_HEADER: Final = {header: name for name, header in TEXTS.items()}
 _OCTET_MAX: Final = 255
 #: What only MQTT or NATS reads.
 _HIDDEN: Final = frozenset((STORED_MQTT, NOTE_MQTT, STORED_NATS))
-#: What protocols keep for themselves, and nobody else is shown.
-KEPT: Final = _HIDDEN | {STORED_AMQP, "sqs.message"}
 
 
 def stored_of(headers: Headers) -> StoredMessage | None:
@@ -82,7 +86,7 @@ def said_of(properties: Properties) -> list[tuple[str, bytes | None]]:
         said.append((TIMESTAMP, b"%d" % (1000 * properties.timestamp)))
     for name, field in (properties.headers or {}).items():
         # A header of a name that brokers use would say something else to them.
-        if not name.startswith(PREFIX) and name not in KEPT:
+        if not name.startswith(PREFIX) and name not in OF_GATEWAYS:
             said.append((name, _bytes_of(field)))
     return said
 
@@ -135,7 +139,7 @@ def properties_of(headers: Headers, now_ms: int) -> Properties:
     expiration: str | None = None
     for name, value in headers:
         number = _number(value)
-        if name in KEPT or name.startswith(PREFIX):
+        if name in OF_GATEWAYS or name.startswith(PREFIX):
             continue
         if name in _BY_HEADER and _is_short(value):
             texts.setdefault(_BY_HEADER[name], (value or b"").decode("utf-8", "surrogateescape"))

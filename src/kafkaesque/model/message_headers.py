@@ -22,5 +22,18 @@ DEATH: Final = "kafkaesque.death"
 ORIGIN: Final = "kafkaesque.origin"
 #: How often brokers have passed a message on from one queue to an exchange: decimal.
 FORWARDED: Final = "kafkaesque.forwarded"
+#: In which AMQP's gateway keeps a message as it came: who speaks another protocol reads it, too.
+STORED_AMQP: Final = "amqp.message"
+#: What only MQTT says of a message.
+STORED_MQTT: Final = "mqtt.message"
+#: A note that a session of MQTT has made for itself.
+NOTE_MQTT: Final = "mqtt.note"
+#: A message's headers as its publisher wrote them in NATS, where those could not be written again
+#: from the record's other headers.
+STORED_NATS: Final = "nats.headers"
+#: What SQS knows of a message and no other protocol has: JSON.
+STORED_SQS: Final = "sqs.message"
+#: All in which gateways keep what they need: nobody else is shown them or writes them.
+OF_GATEWAYS: Final = frozenset((STORED_AMQP, STORED_MQTT, NOTE_MQTT, STORED_NATS, STORED_SQS))
 #: Of a broker's own records in a queue's log: messages in flight that a transaction settles.
 STAGED = PREFIX + "staged"

@@ -23,9 +23,9 @@ from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD
 from kafkaesque.chassis import body_room
 from kafkaesque.chassis.http_connection import CHUNKS_MAX
-from kafkaesque.model.message_headers import DEATH
+from kafkaesque.model.message_headers import DEATH, STORED_AMQP
 from kafkaesque.protocols.amqp.properties import NO_PROPERTIES
-from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, write_stored
+from kafkaesque.protocols.amqp.stored_message import write_stored
 from tests.unit.admin.visits import CHANGE, AdminCluster, Told, Visit
 from tests.unit.gateway_kafka.secured import PASSWORD, add_user, allow
 

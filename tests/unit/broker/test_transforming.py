@@ -27,12 +27,13 @@ from kafkaesque.broker.requests.exchange_commands import (
 )
 from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest, OverBound
+from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.protocols.amqp.properties import (
     Properties,
     read_properties,
     write_properties,
 )
-from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, read_stored, write_stored
+from kafkaesque.protocols.amqp.stored_message import read_stored, write_stored
 from kafkaesque.protocols.amqp.wire import Long, Timestamp
 from kafkaesque.routing.exchanges import transformation_planner
 from kafkaesque.routing.exchanges.errors import BadArgument, NoSuchQueue, NoSuchVhost

@@ -33,9 +33,8 @@ from kafkaesque.env.network import Address
 from kafkaesque.gateway.sqs import authorization, receiving
 from kafkaesque.gateway.sqs.authorization import check_rows
 from kafkaesque.gateway.sqs.gateway import SqsGateway
-from kafkaesque.gateway.sqs.stored import SQS
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.message_headers import DEATH, ORIGIN
+from kafkaesque.model.message_headers import DEATH, ORIGIN, STORED_SQS
 from kafkaesque.protocols.kafka.messages.alter_access_request import AlterAccessRequest
 from kafkaesque.protocols.sqs.service import OPERATIONS
 from tests.unit.gateway_kafka.live import LiveCluster
@@ -314,7 +313,7 @@ def test_a_message_that_somebody_has_made_up_is_received(secured: Secured) -> No
     doors = secured.live.broker.doors
     queue = doors.cluster.state.queues[QueueName("/", "poisoned")]
     nested = b'{"x": ' + b"[" * 2_000 + b"]" * 2_000 + b"}"
-    headers = ((SQS, nested), (ORIGIN, nested), (DEATH, nested), ("a", b"\xff"))
+    headers = ((STORED_SQS, nested), (ORIGIN, nested), (DEATH, nested), ("a", b"\xff"))
     outcomes: list[object] = []
     message = NewMessage(b"\xff", headers=headers)
     doors.queues.put(queue.topic_id, [message], 5_000, outcomes.append)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import PREFIX
+from kafkaesque.model.message_headers import PREFIX, STORED_AMQP
 from kafkaesque.routing.exchanges.router import BLIND_CARBON_COPY, CARBON_COPY
 from kafkaesque.routing.message import RoutedMessage
-
-#: The header in which AMQP's gateway keeps a message as it came.
-STORED_AMQP: Final = "amqp.message"
 
 
 class KeptMessage(Protocol):

@@ -17,9 +17,10 @@ import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_sealing import may_go
-from kafkaesque.broker.queues.routed_records import STORED_AMQP, KeptMessage, routed_of
+from kafkaesque.broker.queues.routed_records import KeptMessage, routed_of
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.model.message_properties import PROPERTIES, TIMESTAMP
 from kafkaesque.routing.exchanges.errors import NoSuchQueue
 from kafkaesque.routing.exchanges.records import Destination

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.protocols.amqp.methods import BasicPublish
@@ -15,7 +16,7 @@ from kafkaesque.protocols.amqp.properties import (
     read_properties,
     write_properties,
 )
-from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, write_stored
+from kafkaesque.protocols.amqp.stored_message import write_stored
 from kafkaesque.protocols.amqp.wire import U16, Table
 from kafkaesque.queues.policy import PRIORITIES_MAX
 from kafkaesque.routing.message import RoutedMessage

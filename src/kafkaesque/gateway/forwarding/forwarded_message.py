@@ -10,10 +10,17 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests.queue_requests import QueueMessage
 from kafkaesque.chassis.meanings import shown_headers, stored_of
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import FORWARDED, NOT_AFTER, PREFIX, PRIORITY, TIME_TO_LIVE
+from kafkaesque.model.message_headers import (
+    FORWARDED,
+    NOT_AFTER,
+    PREFIX,
+    PRIORITY,
+    STORED_AMQP,
+    TIME_TO_LIVE,
+)
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.properties import Properties, read_properties
-from kafkaesque.protocols.amqp.stored_message import STORED_AMQP, StoredMessage, write_stored
+from kafkaesque.protocols.amqp.stored_message import StoredMessage, write_stored
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX
 from kafkaesque.queues.arrival import identity_of
 from kafkaesque.routing.exchanges.router import BLIND_CARBON_COPY, CARBON_COPY

@@ -27,8 +27,7 @@ from kafkaesque.gateway.mqtt.feed import TIMEOUT_MS, WAIT_MS, Feed, Taken
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.sessions import NOTE_PRIORITY, Session
 from kafkaesque.model.errors import OverBound, RequestRefused
-from kafkaesque.model.message_headers import IDENTITY_BYTES
-from kafkaesque.protocols.mqtt.stored_message import NOTE_MQTT
+from kafkaesque.model.message_headers import IDENTITY_BYTES, NOTE_MQTT
 
 PUT_TIMEOUT_MS: Final = 30_000
 _STAGED: Final = "staged"

@@ -9,20 +9,15 @@ import msgspec
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.requests.queue_requests import QueueMessage
-from kafkaesque.chassis.meanings import KEPT, shown_headers, shown_key
+from kafkaesque.chassis.meanings import shown_headers, shown_key
 from kafkaesque.gateway.mqtt.names import key_of_record, key_of_topic, routing_key_of, topic_of
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import NOT_AFTER, PREFIX
+from kafkaesque.model.message_headers import NOT_AFTER, OF_GATEWAYS, PREFIX, STORED_MQTT
 from kafkaesque.protocols.mqtt.filters import is_topic_name
 from kafkaesque.protocols.mqtt.packets import Publish, Version, Will
 from kafkaesque.protocols.mqtt.properties import NO_PROPERTIES, PROPERTIES_MAX, Properties
 from kafkaesque.protocols.mqtt.publish_path import PublishVariant
-from kafkaesque.protocols.mqtt.stored_message import (
-    STORED_MQTT,
-    StoredMessage,
-    read_stored,
-    write_stored,
-)
+from kafkaesque.protocols.mqtt.stored_message import StoredMessage, read_stored, write_stored
 from kafkaesque.protocols.mqtt.wire import BYTES_MAX
 from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.live_message import LiveMessage, Origin, live_message, record_headers
@@ -64,7 +59,7 @@ def read_publish(packet: Publish | Will, origin: Origin, now_ms: int) -> LiveMes
         headers=tuple(
             (name, value.encode())
             for name, value in said.user_properties
-            if name not in KEPT and not name.startswith(PREFIX)
+            if name not in OF_GATEWAYS and not name.startswith(PREFIX)
         ),
         qos=packet.qos,
         is_retained=packet.retain,
@@ -184,7 +179,7 @@ def properties_of(message: LiveMessage, now_ms: int) -> Properties:
     users = [
         (name, text)
         for name, value in message.headers[: PROPERTIES_MAX - 10]
-        if name not in KEPT
+        if name not in OF_GATEWAYS
         and not name.startswith(PREFIX)
         and (text := _text(value)) is not None
         and _text(name.encode("utf-8", "replace")) == name

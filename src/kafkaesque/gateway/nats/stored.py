@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import PREFIX
+from kafkaesque.model.message_headers import PREFIX, STORED_NATS
 from kafkaesque.model.message_properties import CONTENT_TYPE, MESSAGE_ID
-from kafkaesque.protocols.nats.headers import STORED_NATS, read_headers, write_headers
 from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
+from kafkaesque.protocols.nats.headers import read_headers, write_headers
 from kafkaesque.routing.live_message import REPLY
 
 #: A reply subject that is no name for others; empty: the publisher has named none, whatever a

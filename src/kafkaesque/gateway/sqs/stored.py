@@ -14,7 +14,7 @@ import msgspec
 from kafkaesque.broker.requests.queue_requests import QueueMessage
 from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import DEATH, GROUP, ORIGIN
+from kafkaesque.model.message_headers import DEATH, GROUP, ORIGIN, STORED_SQS
 from kafkaesque.protocols.sqs.digests import digest_of_attributes, digest_of_body
 from kafkaesque.protocols.sqs.errors import SqsError
 from kafkaesque.protocols.sqs.messages import TRACE_HEADER, check_attributes
@@ -31,8 +31,6 @@ from kafkaesque.protocols.sqs.service import Message, MessageAttributeValue
 
 ReadT = TypeVar("ReadT")
 
-#: What SQS knows of a message and no other protocol has: JSON.
-SQS: Final = "sqs.message"
 #: Who sends, where nobody has to say who he is.
 NOBODY: Final = "anonymous"
 
@@ -74,14 +72,14 @@ _death: Final = msgspec.json.Decoder(Death)
 def headers_of(attributes: dict[str, MessageAttributeValue], extra: Extra) -> Headers:
     """Return a message's headers."""
     if not attributes:
-        return ((SQS, msgspec.json.encode(extra)),)
+        return ((STORED_SQS, msgspec.json.encode(extra)),)
     types = {
         name: value.data_type for name, value in attributes.items() if value.data_type != "String"
     }
     said: list[tuple[str, bytes | None]] = [
         (name, _raw(value)) for name, value in sorted(attributes.items())
     ]
-    said.append((SQS, msgspec.json.encode(msgspec.structs.replace(extra, types=types))))
+    said.append((STORED_SQS, msgspec.json.encode(msgspec.structs.replace(extra, types=types))))
     return tuple(said)
 
 
@@ -130,7 +128,7 @@ class _Shown:
         self._found = found
         headers = shown_headers(found.headers)
         self.headers = {name: value for name, value in headers if value is not None}
-        said = self.headers.get(SQS)
+        said = self.headers.get(STORED_SQS)
         is_plain = said is None or said == _NO_EXTRA_RAW
         self.extra = _NO_EXTRA if is_plain else _read(_extra.decode, said) or _NO_EXTRA
         self._origin = _read(_origin.decode, self.headers.get(ORIGIN))
@@ -169,7 +167,7 @@ class _Shown:
 def _attributes(headers: dict[str, bytes], extra: Extra) -> dict[str, MessageAttributeValue]:
     found: dict[str, MessageAttributeValue] = {}
     for name, raw in headers.items():
-        if name == SQS:
+        if name == STORED_SQS:
             # Of all messages that came by SQS: refused below, too, and an error takes long.
             continue
         value = _attribute(raw, extra.types.get(name, "String"))

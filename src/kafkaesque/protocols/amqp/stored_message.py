@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.wire import MALFORMED, read_short_string, write_short_string
 
-#: The header's name.
-STORED_AMQP: Final = "amqp.message"
 VERSION: Final = 1
 _VERSION_BYTE: Final = bytes((VERSION,))
 _HEADS_MAX: Final = 256

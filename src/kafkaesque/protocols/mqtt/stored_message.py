@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-#: The header's name.
-STORED_MQTT: Final = "mqtt.message"
-#: The header of a note that a session has made for itself.
-NOTE_MQTT: Final = "mqtt.note"
 VERSION: Final = 1
 _QOS: Final = 0x03
 _RETAINED: Final = 0x04

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-#: The header of a record that has a message's headers as its publisher wrote them, where those
-#: could not be written again from the record's other headers.
-STORED_NATS: Final = "nats.headers"
 _VERSION: Final = b"NATS/1.0"
 _EOL: Final = b"\r\n"
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kafkaesque.model.errors import OverBound
-from kafkaesque.model.message_headers import PREFIX
+from kafkaesque.model.message_headers import OF_GATEWAYS, PREFIX
 from kafkaesque.routing.exchanges.errors import BadArgument, NoSuchQueue, TransformationInUse
 from kafkaesque.routing.exchanges.records import (
     AnyRoutingRecord,
@@ -31,10 +31,6 @@ PROPERTIES: Final = (
     "reply_to",
     "timestamp",
     "type",
-)
-#: Headers in which gateways keep a message as it came.
-OF_GATEWAYS: Final = frozenset(
-    ("amqp.message", "mqtt.message", "mqtt.note", "nats.headers", "sqs.message")
 )
 
 

@@ -24,10 +24,10 @@ from kafkaesque.gateway.nats.jetstream.records import REMOVAL, ROLLED_UP, filler
 from kafkaesque.gateway.nats.jetstream.stream_log import Batch, StreamLog
 from kafkaesque.gateway.nats.jetstream.view import View
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import FORWARDED
+from kafkaesque.model.message_headers import FORWARDED, STORED_NATS
 from kafkaesque.model.records import Record
-from kafkaesque.protocols.nats.headers import STORED_NATS, read_headers, write_headers
 from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
+from kafkaesque.protocols.nats.headers import read_headers, write_headers
 
 #: What clients of a stream with sources are shown: stream, sequence, filter, destination, subject.
 SOURCE: Final = "Nats-Stream-Source"
