@@ -343,6 +343,9 @@ def test_what_is_so_already_takes_no_record(cluster: Cluster) -> None:
         ("t", rule({**SET, "at": 'headers."kafkaesque.group"'}), BadArgument, "their own"),
         ("t", rule({**SET, "at": 'headers."amqp.message"'}), BadArgument, "their own"),
         ("t", rule({**SET, "at": "properties.user_id"}), BadArgument, "does not change"),
+        ("t", rule({**SET, "at": 'headers."user-id"'}), BadArgument, "do not change"),
+        ("t", rule({**SET, "at": '"expires-at"'}), BadArgument, "do not change"),
+        ("t", rule({**SET, "at": "headers.priority"}), BadArgument, "do not change"),
         (
             "t",
             rule({"do": "rename", "at": "properties.priority", "to": "p"}),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kafkaesque.model import message_properties
 from kafkaesque.model.errors import OverBound
 from kafkaesque.model.message_headers import OF_GATEWAYS, PREFIX
 from kafkaesque.routing.exchanges.errors import BadArgument, NoSuchQueue, TransformationInUse
@@ -32,6 +33,10 @@ PROPERTIES: Final = (
     "timestamp",
     "type",
 )
+#: Headers that are the other properties in messages that no client of AMQP has published.
+_FIXED_HEADERS: Final = frozenset(
+    each.header for each in message_properties.PROPERTIES if each.amqp not in PROPERTIES
+)
 
 
 def check_rule(rule: Rule) -> Transformation:
@@ -57,6 +62,11 @@ def check_rule(rule: Rule) -> Transformation:
         is_own = place.name.startswith(PREFIX) or place.name in OF_GATEWAYS
         if place.part is Part.HEADERS and is_own:
             raise BadArgument(f"a rule does not change {place.text}: brokers keep their own there")
+        if place.part is Part.HEADERS and place.name in _FIXED_HEADERS:
+            raise BadArgument(
+                f"a rule does not change {place.text}: where another protocol than AMQP publishes,"
+                " it is a property that rules do not change"
+            )
     return made
 
 
