@@ -217,6 +217,26 @@ def test_numbers_of_amqp_come_into_a_body() -> None:
     assert said_of(found) == Properties()
 
 
+def test_a_cast_is_seen_though_what_comes_out_is_equal() -> None:
+    content = of_amqp(Properties(headers={"flag": 1, "number": 1.0}), b"")
+    found = made_of(
+        content,
+        {"do": "cast", "at": "headers.flag", "to": "truth"},
+        {"do": "cast", "at": "headers.number", "to": "whole number"},
+    )
+    headers = said_of(found).headers or {}
+    assert headers["flag"] is True
+    assert isinstance(headers["number"], int)
+    # What comes back as it was is no change.
+    again = made_of(
+        content,
+        {"do": "rename", "at": "headers.flag", "to": "headers.other"},
+        {"do": "rename", "at": "headers.other", "to": "headers.flag"},
+    )
+    assert again is not content
+    assert again == content
+
+
 def test_properties_that_no_step_concerns_keep_their_bytes() -> None:
     # An octet in a table would have 32 bits if it was written again.
     raw = b"\x20\x00" + b"\x00\x00\x00\x04" + b"\x01a" + b"b\x05"

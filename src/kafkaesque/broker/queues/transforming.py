@@ -169,11 +169,10 @@ def transformed(content: Content, made: Transformation) -> Content:
     routed = routed_of(content, None)
     if _is_of_amqp(content):
         found = made.apply(routed)
-        headers = _amqp_headers(content.headers, routed, found)
+        headers = _amqp_headers(content.headers, found)
     else:
-        routed = _with_properties(routed)
-        found = made.apply(routed)
-        headers = _plain_headers(content.headers, routed, found)
+        found = made.apply(_with_properties(routed))
+        headers = _plain_headers(content.headers, found)
     value = content.value if found.body is routed.body else bytes(found.body)
     if _size(headers) > max(HEADERS_BYTES_MAX, _size(content.headers)):
         raise TransformationFailed(f"its headers would have more than {HEADERS_BYTES_MAX} bytes")
@@ -191,8 +190,8 @@ def _size(headers: Headers) -> int:
 # -- messages of AMQP
 
 
-def _amqp_headers(headers: Headers, routed: RoutedMessage, found: Transformed) -> Headers:
-    if found.headers == routed.headers and found.properties == routed.properties:
+def _amqp_headers(headers: Headers, found: Transformed) -> Headers:
+    if not found.changed_headers and not found.changed_properties:
         return headers
     from kafkaesque.protocols.amqp.wire import Timestamp
 
@@ -261,33 +260,30 @@ def _with_properties(routed: RoutedMessage) -> RoutedMessage:
     )
 
 
-def _plain_headers(headers: Headers, routed: RoutedMessage, found: Transformed) -> Headers:
-    wanted = dict(found.headers)
+def _plain_headers(headers: Headers, found: Transformed) -> Headers:
+    wanted, changed = dict(found.headers), set(found.changed_headers)
     for name, header in _HEADER_OF.items():
-        value = found.properties.get(name)
-        if value == routed.properties.get(name):
+        if name not in found.changed_properties:
             continue
+        changed.add(header)
+        value = found.properties.get(name)
         if value is None:
             wanted.pop(header, None)
         elif header == TIMESTAMP.header:
             wanted[header] = _MS_PER_S * _whole(name, value)
         else:
             wanted[header] = _text(name, value)
-    before = routed.headers
-    if wanted == before:
+    if not changed:
         return headers
+    new = {name: _bytes_of(value) for name, value in wanted.items() if name in changed}
     written: list[tuple[str, bytes | None]] = []
-    changed: set[str] = set()
     for name, value in headers:
         # Of several with one name all stay, or all are one.
-        is_same = name in wanted and name in before and wanted[name] == before[name]
-        if name not in before or is_same:
+        if name not in changed:
             written.append((name, value))
-        elif name in wanted and name not in changed:
-            changed.add(name)
-            written.append((name, _bytes_of(wanted[name])))
-    new = (name for name in wanted if name not in before)
-    return (*written, *((name, _bytes_of(wanted[name])) for name in new))
+        elif name in new:
+            written.append((name, new.pop(name)))
+    return (*written, *new.items())
 
 
 def _bytes_of(value: object) -> bytes | None:

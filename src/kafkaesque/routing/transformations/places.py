@@ -23,7 +23,7 @@ class Part(Enum):
 class Draft:
     """A message that is being changed: copies that nobody else has."""
 
-    __slots__ = ("body", "headers", "is_body_changed", "properties")
+    __slots__ = ("body", "headers", "is_body_changed", "properties", "written")
 
     def __init__(self, message: RoutedMessage, decode: Callable[[], object]) -> None:
         """`decode` gives the body as JSON, whenever it is called as a new value."""
@@ -31,6 +31,8 @@ class Draft:
         self.properties: dict[str, object] = dict(message.properties)
         self.body = decode()
         self.is_body_changed = False
+        #: Headers and properties that were put or taken away, whatever they were before.
+        self.written: set[tuple[Part, str]] = set()
 
 
 class Place:
@@ -89,6 +91,7 @@ class Place:
         """
         if self.part is not Part.BODY:
             self._table(draft)[self.name] = value
+            draft.written.add((self.part, self.name))
             return
         if isinstance(value, bytes | bytearray | memoryview):
             raise TransformationFailed(
@@ -110,6 +113,7 @@ class Place:
         """Take away what is there; an array's later values move up."""
         if self.part is not Part.BODY:
             self._table(draft).pop(self.name, None)
+            draft.written.add((self.part, self.name))
             return
         inside = draft.body
         for step in self._steps[:-1]:

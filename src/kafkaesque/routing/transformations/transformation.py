@@ -1,7 +1,7 @@
 """Applies rules to messages: nothing but the rule and the message decides what comes out."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -55,6 +55,9 @@ class Transformed(NamedTuple):
     headers: dict[str, object]
     properties: dict[str, object]
     body: bytes | memoryview
+    #: Names of those that are others than before, or gone.
+    changed_headers: frozenset[str] = frozenset()
+    changed_properties: frozenset[str] = frozenset()
 
 
 class Transformation:
@@ -105,7 +108,29 @@ class Transformation:
         for change in self._changes:
             change(draft)
         body = _encoded(draft.body) if draft.is_body_changed else message.body
-        return Transformed(draft.headers, draft.properties, body)
+        return Transformed(
+            draft.headers,
+            draft.properties,
+            body,
+            _changed(draft, Part.HEADERS, message.headers, draft.headers),
+            _changed(draft, Part.PROPERTIES, message.properties, draft.properties),
+        )
+
+
+def _changed(
+    draft: Draft, part: Part, before: Mapping[str, object], after: Mapping[str, object]
+) -> frozenset[str]:
+    """Return which of the names that steps have written say something else now."""
+    return frozenset(
+        name
+        for each, name in draft.written
+        if each is part and not _is_same(before.get(name, NOTHING), after.get(name, NOTHING))
+    )
+
+
+def _is_same(before: object, after: object) -> bool:
+    # Not all that is equal is the same: 1, 1.0 and True are equal, and are written otherwise.
+    return before is after or (isinstance(before, str) and before == after)
 
 
 def _written(step: AnyStep) -> tuple[str, ...]:
