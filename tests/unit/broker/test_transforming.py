@@ -237,6 +237,13 @@ def test_a_cast_is_seen_though_what_comes_out_is_equal() -> None:
     assert again == content
 
 
+def test_a_property_that_no_step_concerns_is_not_looked_at() -> None:
+    # A whole number of JSON has 63 bits, a time of AMQP 64.
+    late = Properties(timestamp=Timestamp(2**63), headers={"a": 1})
+    found = made_of(of_amqp(late, b""), {"do": "set", "at": "headers.a", "value": 2})
+    assert said_of(found) == Properties(timestamp=Timestamp(2**63), headers={"a": 2})
+
+
 def test_properties_that_no_step_concerns_keep_their_bytes() -> None:
     # An octet in a table would have 32 bits if it was written again.
     raw = b"\x20\x00" + b"\x00\x00\x00\x04" + b"\x01a" + b"b\x05"

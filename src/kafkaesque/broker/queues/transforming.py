@@ -197,6 +197,8 @@ def _amqp_headers(headers: Headers, found: Transformed) -> Headers:
 
     changes: dict[str, object] = {"headers": found.headers or None}
     for name in CHANGEABLE:
+        if name not in found.changed_properties:
+            continue
         value = found.properties.get(name)
         if name == "timestamp":
             changes[name] = None if value is None else Timestamp(_whole(name, value))
