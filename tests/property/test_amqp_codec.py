@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from kafkaesque.protocols.amqp.method_codec import read_method, write_method
 from kafkaesque.protocols.amqp.properties import (
     Properties,
     PropertiesChecker,
+    change_properties,
     read_properties,
     write_properties,
 )
@@ -115,6 +117,24 @@ def test_tables_round_trip(table: dict[str, object]) -> None:
 @given(found=methods())
 def test_methods_round_trip(found: m.Method) -> None:
     assert read_method(write_method(found)) == found
+
+
+@given(before=properties, after=properties, dropped=st.sets(short_strings, max_size=2))
+def test_changed_properties_are_those_before_and_the_changes(
+    before: Properties, after: Properties, dropped: set[str]
+) -> None:
+    changes = {
+        name: value for name, value in msgspec.structs.asdict(after).items() if name != "headers"
+    }
+    for name in dropped & changes.keys():
+        del changes[name]
+    raw = change_properties(write_properties(before), changes, after.headers, dropped)
+    table = {**(before.headers or {}), **(after.headers or {})}
+    gone = dropped - (after.headers or {}).keys()
+    table = {name: value for name, value in table.items() if name not in gone}
+    is_kept = before.headers == {} and not after.headers and not dropped
+    wanted = msgspec.structs.replace(before, headers=table if is_kept else table or None, **changes)
+    assert raw == write_properties(wanted)
 
 
 @given(found=properties)

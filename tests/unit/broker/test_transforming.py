@@ -26,6 +26,7 @@ from kafkaesque.broker.requests.exchange_commands import (
     RemoveTransformation,
 )
 from kafkaesque.broker.requests.queue_commands import CreateQueue
+from kafkaesque.gateway.nats.stored import raw_headers, record_headers
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest, OverBound
 from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.protocols.amqp.properties import (
@@ -164,6 +165,29 @@ def test_what_a_rule_does_not_write_is_the_same_bytes(headers: list[tuple[str, b
     assert (found.key, found.value) == (b"k", b"\x00")
 
 
+def test_clients_of_nats_are_shown_what_a_rule_has_left() -> None:
+    # A name with other letters beside: NATS' bytes cannot be made of the record's headers again.
+    raw = b"NATS/1.0\r\nsecret:x\r\nkept:  1\r\nContent-Type:a/b\r\nsecret: y\r\n\r\n"
+    headers = record_headers(raw)
+    assert raw_headers(headers) == raw
+    content = Content(None, b"", headers)
+    found = made_of(
+        content,
+        {"do": "drop", "at": "headers.secret"},
+        {"do": "set", "at": "properties.content_type", "value": "c/d"},
+        {"do": "set", "at": "headers.new", "value": 7},
+        {"do": "set", "at": "headers.lines", "value": "a\nb"},
+    )
+    shown = b"NATS/1.0\r\nkept: 1\r\nContent-Type: c/d\r\nnew: 7\r\n\r\n"
+    assert raw_headers(found.headers) == shown
+    assert (dict(found.headers)["content-type"], dict(found.headers)["lines"]) == (b"c/d", b"a\nb")
+    # What it shows nobody else, and what no step concerns, stays.
+    assert made_of(content, {"do": "drop", "at": "headers.other"}) == content
+    malformed = Content(None, b"", record_headers(b"NATS/1.0\r\nnone\r\n\r\n"))
+    found = made_of(malformed, SET)
+    assert raw_headers(found.headers) == b"NATS/1.0\r\nby: a\r\n\r\n"
+
+
 # -- messages of AMQP
 
 VALUES = st.recursive(
@@ -199,10 +223,10 @@ def of_amqp(properties: Properties, body: bytes) -> Content:
     return Content(None, body, ((STORED_AMQP, stored), ("kafkaesque.priority", b"1")))
 
 
-def said_of(content: Content) -> Properties:
+def said_of(content: Content, exchange: str = "exchange", key: str = "key") -> Properties:
     stored = read_stored(dict(content.headers)[STORED_AMQP] or b"")
     assert stored is not None
-    assert (stored.exchange, stored.routing_key) == ("exchange", "key")
+    assert (stored.exchange, stored.routing_key) == (exchange, key)
     return read_properties(stored.properties)
 
 
@@ -244,12 +268,59 @@ def test_a_property_that_no_step_concerns_is_not_looked_at() -> None:
     assert said_of(found) == Properties(timestamp=Timestamp(2**63), headers={"a": 2})
 
 
+#: Numbers that would be written in other widths, or as others.
+WIDE = b"\x01ab\x05" + b"\x01bl" + bytes(8) + b"\x01cf" + bytes(4) + b"\x01bI" + bytes(4)
+
+
+def in_table(fields: bytes) -> bytes:
+    return len(fields).to_bytes(4, "big") + fields
+
+
 def test_properties_that_no_step_concerns_keep_their_bytes() -> None:
-    # An octet in a table would have 32 bits if it was written again.
-    raw = b"\x20\x00" + b"\x00\x00\x00\x04" + b"\x01a" + b"b\x05"
+    raw = b"\x20\x00" + in_table(WIDE)
     headers = ((STORED_AMQP, write_stored("", "k", raw)),)
     found = made_of(Content(None, b"{}", headers), {"do": "set", "at": "$.a", "value": 1})
     assert found == Content(None, b'{"a":1}', headers)
+
+
+def test_fields_and_properties_that_no_step_concerns_keep_their_types() -> None:
+    raw = b"\xa0\x00" + b"\x03a/b" + in_table(WIDE)
+    content = Content(None, b"", ((STORED_AMQP, write_stored("", "k", raw)),))
+    found = made_of(content, SET)
+    new = b"\x02by" + b"S\x00\x00\x00\x01a"
+    wanted = b"\xa0\x00" + b"\x03a/b" + in_table(WIDE + new)
+    assert found.headers == ((STORED_AMQP, write_stored("", "k", wanted)),)
+    # The first of two with one name counts, and both go.
+    found = made_of(content, {"do": "drop", "at": "b"}, {"do": "drop", "at": "c"})
+    wanted = b"\xa0\x00" + b"\x03a/b" + in_table(b"\x01ab\x05")
+    assert found.headers == ((STORED_AMQP, write_stored("", "k", wanted)),)
+    found = made_of(
+        content,
+        {"do": "rename", "at": "properties.content_type", "to": "properties.type"},
+        *({"do": "drop", "at": name} for name in "abc"),
+    )
+    assert found.headers == ((STORED_AMQP, write_stored("", "k", b"\x00\x20" + b"\x03a/b")),)
+    # A failure is marked in the same way.
+    made = topology("q")
+    step = {"do": "cast", "at": "$.a", "to": "number"}
+    made.apply(TransformationPut(vhost="/", name="t", rule=rule(step)))
+    route = Route(("q",), transformed=((Destination("q"), "t"),))
+    (place,) = places_of(route, made.vhost("/"), content._replace(value=b"-"), lambda *_: True)
+    assert WIDE in (dict(place.content.headers)[STORED_AMQP] or b"")
+    assert FAILED_HEADER in (said_of(place.content, "", "k").headers or {})
+
+
+@pytest.mark.parametrize("raw", [b"none", write_stored("", "k", b"\xff\xff")])
+def test_what_only_looks_like_a_message_of_amqp_is_changed_as_others(raw: bytes) -> None:
+    content = Content(None, b"-", ((STORED_AMQP, raw), ("secret", b"x")))
+    found = made_of(content, {"do": "drop", "at": "headers.secret"})
+    assert found.headers == ((STORED_AMQP, raw),)
+    made = topology("q")
+    step = {"do": "cast", "at": "$.a", "to": "number"}
+    made.apply(TransformationPut(vhost="/", name="t", rule=rule(step)))
+    route = Route(("q",), transformed=((Destination("q"), "t"),))
+    (place,) = places_of(route, made.vhost("/"), content, lambda *_: True)
+    assert FAILED_HEADER in dict(place.content.headers)
 
 
 @given(

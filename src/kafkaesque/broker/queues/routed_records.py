@@ -28,7 +28,7 @@ class KeptMessage(Protocol):
 
 def routed_of(message: KeptMessage, key: str | None) -> RoutedMessage:
     """Return a queue's message as routing sees it, under another key if one is given."""
-    found = _of_amqp(message)
+    found = routed_of_amqp(message)
     if found is None:
         headers = {
             name: None if value is None else value.decode(errors="surrogateescape")
@@ -48,7 +48,8 @@ def routed_of(message: KeptMessage, key: str | None) -> RoutedMessage:
     return RoutedMessage(key=key, headers=kept, properties=found.properties, body=found.body)
 
 
-def _of_amqp(message: KeptMessage) -> RoutedMessage | None:
+def routed_of_amqp(message: KeptMessage) -> RoutedMessage | None:
+    """Return a message as its publisher, a client of AMQP, sees it; None: it has another one."""
     raw = next((value for name, value in message.headers if name == STORED_AMQP), None)
     if raw is None:
         return None

@@ -10,18 +10,18 @@ with the names of `model/message_properties.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_sealing import may_go
-from kafkaesque.broker.queues.routed_records import KeptMessage, routed_of
+from kafkaesque.broker.queues.routed_records import KeptMessage, routed_of, routed_of_amqp
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import STORED_AMQP
-from kafkaesque.model.message_properties import PROPERTIES, TIMESTAMP
+from kafkaesque.model.message_headers import STORED_AMQP, STORED_NATS
+from kafkaesque.model.message_properties import CONTENT_TYPE, MESSAGE_ID, PROPERTIES, TIMESTAMP
 from kafkaesque.routing.exchanges.errors import NoSuchQueue
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.route import Route
@@ -44,9 +44,8 @@ WORDS_BYTES_MAX: Final = 1_000
 #: Bytes of headers and properties that come of a transformation; longer ones may stay as they are.
 HEADERS_BYTES_MAX: Final = 64 * 1024
 _HEADER_OF: Final = {each.amqp: each.header for each in PROPERTIES if each.amqp in CHANGEABLE}
+_NATS_NAMES: Final = {each.header: each.nats for each in (CONTENT_TYPE, MESSAGE_ID)}
 _MS_PER_S: Final = 1_000
-#: Returns changed properties of a message of AMQP, whose headers it is given.
-_ChangeOfAmqp = Callable[[Mapping[str, object]], Mapping[str, object]]
 
 
 class Content(NamedTuple):
@@ -166,21 +165,18 @@ def transformed(content: Content, made: Transformation) -> Content:
     Raises:
         TransformationFailed: a step cannot be done; or headers of the message cannot say it.
     """
-    routed = routed_of(content, None)
-    if _is_of_amqp(content):
+    routed = routed_of_amqp(content)
+    if routed is not None:
         found = made.apply(routed)
         headers = _amqp_headers(content.headers, found)
     else:
-        found = made.apply(_with_properties(routed))
+        routed = _with_properties(routed_of(content, None))
+        found = made.apply(routed)
         headers = _plain_headers(content.headers, found)
     value = content.value if found.body is routed.body else bytes(found.body)
     if _size(headers) > max(HEADERS_BYTES_MAX, _size(content.headers)):
         raise TransformationFailed(f"its headers would have more than {HEADERS_BYTES_MAX} bytes")
     return Content(content.key, value, headers)
-
-
-def _is_of_amqp(content: Content) -> bool:
-    return any(name == STORED_AMQP for name, _ in content.headers)
 
 
 def _size(headers: Headers) -> int:
@@ -195,26 +191,32 @@ def _amqp_headers(headers: Headers, found: Transformed) -> Headers:
         return headers
     from kafkaesque.protocols.amqp.wire import Timestamp
 
-    changes: dict[str, object] = {"headers": found.headers or None}
-    for name in CHANGEABLE:
-        if name not in found.changed_properties:
-            continue
+    changes: dict[str, object] = {}
+    for name in found.changed_properties:
         value = found.properties.get(name)
-        if name == "timestamp":
-            changes[name] = None if value is None else Timestamp(_whole(name, value))
+        if value is None:
+            changes[name] = None
+        elif name == "timestamp":
+            changes[name] = Timestamp(_whole(name, value))
         else:
-            changes[name] = None if value is None else _text(name, value)
-    return _with_changes(headers, lambda _: changes)
+            changes[name] = _text(name, value)
+    put = {name: each for name, each in found.headers.items() if name in found.changed_headers}
+    return _with_changes(headers, changes, put, found.changed_headers - put.keys())
 
 
-def _with_changes(headers: Headers, change: _ChangeOfAmqp) -> Headers:
-    """Return headers in which a message of AMQP has other properties; `change` sees its headers.
+def _with_changes(
+    headers: Headers,
+    changes: Mapping[str, object],
+    put: dict[str, object],
+    dropped: Collection[str] = (),
+) -> Headers:
+    """Return headers in which a message of AMQP has other properties and headers.
 
     Raises:
         TransformationFailed: AMQP cannot say so.
     """
     from kafkaesque.protocols.amqp.errors import AmqpError
-    from kafkaesque.protocols.amqp.properties import read_properties, write_properties
+    from kafkaesque.protocols.amqp.properties import change_properties
     from kafkaesque.protocols.amqp.stored_message import read_stored, write_stored
 
     written: list[tuple[str, bytes | None]] = []
@@ -224,9 +226,7 @@ def _with_changes(headers: Headers, change: _ChangeOfAmqp) -> Headers:
             written.append((name, value))
             continue
         try:
-            said = read_properties(stored.properties)
-            changes = change(said.headers or {})
-            raw = write_properties(msgspec.structs.replace(said, **changes))
+            raw = change_properties(stored.properties, changes, put, dropped)
         except (AmqpError, ValueError) as error:
             raise TransformationFailed(f"AMQP cannot say what comes out: {error}") from None
         written.append((name, write_stored(stored.exchange, stored.routing_key, raw)))
@@ -278,14 +278,30 @@ def _plain_headers(headers: Headers, found: Transformed) -> Headers:
     if not changed:
         return headers
     new = {name: _bytes_of(value) for name, value in wanted.items() if name in changed}
+    left = dict(new)
     written: list[tuple[str, bytes | None]] = []
     for name, value in headers:
         # Of several with one name all stay, or all are one.
-        if name not in changed:
+        if name == STORED_NATS and value is not None:
+            written.append((name, _nats_headers(value, changed, new)))
+        elif name not in changed:
             written.append((name, value))
-        elif name in new:
-            written.append((name, new.pop(name)))
-    return (*written, *new.items())
+        elif name in left:
+            written.append((name, left.pop(name)))
+    return (*written, *left.items())
+
+
+def _nats_headers(raw: bytes, changed: set[str], new: Mapping[str, bytes | None]) -> bytes:
+    """Return the headers that clients of NATS are shown, with the same changes."""
+    from kafkaesque.protocols.nats.headers import change_headers, is_writable
+
+    names = changed | {_NATS_NAMES[name] for name in changed if name in _NATS_NAMES}
+    texts = {
+        _NATS_NAMES.get(name, name): (value or b"").decode("utf-8", "surrogateescape")
+        for name, value in new.items()
+    }
+    shown = {name: text for name, text in texts.items() if is_writable(name, text)}
+    return change_headers(raw, names, shown)
 
 
 def _bytes_of(value: object) -> bytes | None:
@@ -308,14 +324,12 @@ def _bytes_of(value: object) -> bytes | None:
 def _marked(content: Content, words: str) -> Content:
     """Return a message that says what has failed; one that cannot say it stays as it is."""
     raw = words.encode(errors="replace")[:WORDS_BYTES_MAX]
-    if not _is_of_amqp(content):
+    if routed_of_amqp(content) is None:
         others = tuple(each for each in content.headers if each[0] != FAILED_HEADER)
         return content._replace(headers=(*others, (FAILED_HEADER, raw)))
     text = raw.decode(errors="ignore")
     try:
-        headers = _with_changes(
-            content.headers, lambda before: {"headers": {**before, FAILED_HEADER: text}}
-        )
+        headers = _with_changes(content.headers, {}, {FAILED_HEADER: text})
     except TransformationFailed:
         return content
     return content._replace(headers=headers)

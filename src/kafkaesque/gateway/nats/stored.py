@@ -13,7 +13,7 @@ from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import PREFIX, STORED_NATS
 from kafkaesque.model.message_properties import CONTENT_TYPE, MESSAGE_ID
 from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
-from kafkaesque.protocols.nats.headers import read_headers, write_headers
+from kafkaesque.protocols.nats.headers import is_writable, read_headers, write_headers
 from kafkaesque.routing.live_message import REPLY
 
 #: A reply subject that is no name for others; empty: the publisher has named none, whatever a
@@ -55,10 +55,10 @@ def raw_headers(headers: Headers) -> bytes:
 
 def _pairs(headers: Headers) -> Iterator[tuple[str, str]]:
     for name, value in headers:
-        if name.startswith(PREFIX) or not name or any(each in name for each in ":\r\n"):
+        if name.startswith(PREFIX):
             continue
         text = (value or b"").decode("utf-8", "surrogateescape")
-        if "\r" not in text and "\n" not in text:
+        if is_writable(name, text):
             yield _OWN_NAMES.get(name, name), text
 
 

@@ -6,7 +6,7 @@ decoded only where somebody asks for a property.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from kafkaesque.protocols.amqp.wire import (
     Buffer,
     Table,
     Timestamp,
+    change_table,
     read_short_string,
     read_table,
     syntax_error,
@@ -75,6 +76,8 @@ _FIELDS = tuple(
     (1 << (15 - number), name, *_KINDS.get(name, (read_short_string, write_short_string)))
     for number, name in enumerate(Properties.__struct_fields__)
 )
+#: A table without fields.
+_NO_FIELDS = write_table({})
 #: Flags of no property; the last one says that further flags follow, of which there are none.
 _UNKNOWN_FLAGS = 0b11
 
@@ -119,6 +122,57 @@ def write_properties(properties: Properties) -> bytes:
         raise ValueError(f"properties cannot be written: {error}") from None
     parts[0] = U16.pack(flags)
     return b"".join(parts)
+
+
+def change_properties(
+    raw: Buffer,
+    changes: Mapping[str, object],
+    headers: Table | None = None,
+    dropped: Collection[str] = (),
+) -> bytes:
+    """Return raw properties with others: what stays keeps its bytes, and so its types.
+
+    `changes` has properties other than `headers`; None: it goes. `headers` are put into the table
+    of headers, and `dropped` taken away; a table without fields goes if it was changed.
+
+    Raises:
+        AmqpError: they are malformed.
+        ValueError: a value does not fit into its field.
+    """
+    flags, parts = 0, [b""]
+    try:
+        pieces = _pieces(raw)
+        if headers or dropped:
+            before = pieces.get("headers", _NO_FIELDS)
+            table = change_table(before, headers or {}, dropped)
+            pieces["headers"] = b"" if table == _NO_FIELDS else table
+        for flag, name, _, write in _FIELDS:
+            value = changes.get(name)
+            piece = b"" if name in changes else pieces.get(name, b"")
+            piece = piece if value is None else write(value)
+            if piece:
+                flags |= flag
+                parts.append(piece)
+    except MALFORMED as error:
+        raise ValueError(f"properties cannot be changed: {error}") from None
+    parts[0] = U16.pack(flags)
+    return b"".join(parts)
+
+
+def _pieces(raw: Buffer) -> dict[str, bytes]:
+    """Return the bytes of each property that is there."""
+    (flags,) = U16.unpack_from(raw, 0)
+    if flags & _UNKNOWN_FLAGS:
+        raise syntax_error("a content header has flags of no property")
+    pieces, at = {}, 2
+    for flag, name, read, _ in _FIELDS:
+        if flags & flag:
+            start = at
+            _, at = read(raw, at)
+            pieces[name] = bytes(raw[start:at])
+    if at != len(raw):
+        raise syntax_error(f"properties have {len(raw) - at} bytes too many")
+    return pieces
 
 
 class PropertiesChecker:

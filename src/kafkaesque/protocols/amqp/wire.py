@@ -7,6 +7,7 @@ otherwise, as clients do; the widths that a peer used are known only from the ra
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Decimal
 from struct import Struct
 from struct import error as struct_error
@@ -183,6 +184,32 @@ def write_table(table: Table, depth: int = 0) -> bytes:
         parts.append(write_short_string(name))
         parts.append(_write_value(value, depth))
     return write_long_string(b"".join(parts))
+
+
+def change_table(data: Buffer, written: Table, dropped: Collection[str]) -> bytes:
+    """Return a whole table with other fields.
+
+    All fields of a name that is written or dropped go; the others keep their bytes, and so their
+    types.
+
+    Raises:
+        AmqpError, or one of MALFORMED: it is none.
+        ValueError: a table cannot have one of the fields.
+    """
+    at, end = _section(data, 0, 0)
+    new = {name: write_short_string(name) + _write_value(each, 0) for name, each in written.items()}
+    parts: list[bytes] = []
+    while at < end:
+        start = at
+        name, at = read_short_string(data, at)
+        _, at = _read_value(data, at, 0)
+        if name in new:
+            parts.append(new.pop(name))
+        elif name not in written and name not in dropped:
+            parts.append(bytes(data[start:at]))
+    if at != end:
+        raise syntax_error("a table's last field is longer than the table")
+    return write_long_string(b"".join((*parts, *new.values())))
 
 
 def _write_value(value: object, depth: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 _VERSION: Final = b"NATS/1.0"
@@ -55,10 +56,34 @@ def write_headers(headers: Headers) -> bytes:
         first += f" {headers.status} {headers.description}".rstrip().encode()
     lines = [first]
     for name, value in headers.pairs:
-        if not name or any(each in name for each in ":\r\n") or "\r" in value or "\n" in value:
+        if not is_writable(name, value):
             raise ValueError(f"{name!r} cannot be a header with this value")
         lines.append(_raw(name) + b": " + _raw(value))
     return b"".join((*(line + _EOL for line in lines), _EOL))
+
+
+def is_writable(name: str, value: str) -> bool:
+    """Tell whether there can be a header of this name and value."""
+    is_name = name != "" and not any(each in name for each in ":\r\n")
+    return is_name and "\r" not in value and "\n" not in value
+
+
+def change_headers(raw: bytes, changed: Collection[str], written: Mapping[str, str]) -> bytes:
+    """Return raw headers with others: all of the names in `changed` go, `written` come.
+
+    The others stay as they are, in their order; malformed ones do not stay.
+
+    Raises:
+        ValueError: a name or value of `written` cannot be written.
+    """
+    found, left = read_headers(raw) or Headers(), dict(written)
+    pairs: list[tuple[str, str]] = []
+    for name, value in found.pairs:
+        if name in left:
+            pairs.append((name, left.pop(name)))
+        elif name not in changed and name not in written:
+            pairs.append((name, value))
+    return write_headers(found._replace(pairs=(*pairs, *left.items())))
 
 
 def _text(raw: bytes) -> str:
