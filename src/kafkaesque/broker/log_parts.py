@@ -224,7 +224,11 @@ class LogParts(LinkParts):
             hosts=self.queue_hosts,
         )
         mover = Mover(
-            clock=clock, metadata=self.metadata, calls=self.queue_calls, forwarder=self.forwarder
+            clock=clock,
+            metadata=self.metadata,
+            calls=self.queue_calls,
+            forwarder=self.forwarder,
+            options=self.options,
         )
         self.queue_hosts.on_move = mover.move
         self.queues = Queues(

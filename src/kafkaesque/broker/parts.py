@@ -256,6 +256,7 @@ class BrokerParts(LogParts):
             queues=self.queues,
             publishing=self.publishing,
             hub=hub,
+            options=options,
         )
         return Doors(
             clock=self.env.clock,

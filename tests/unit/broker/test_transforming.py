@@ -52,6 +52,21 @@ from kafkaesque.routing.transformations.rules import Rule, read_rule
 from kafkaesque.routing.transformations.transformation import Transformation
 from tests.unit.broker.test_planner import Cluster
 
+
+class _Takers:
+    """All places take everything, but those that are named."""
+
+    def __init__(self, **bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+
+    def may_stand_in(self, meant: Destination, failures: str) -> bool:
+        return True
+
+    def takes(self, place: Destination, size_bytes: int) -> bool:
+        return size_bytes <= self._bytes_max.get(place.name, size_bytes)
+
+
+ALL = _Takers()
 SET = {"do": "set", "at": "headers.by", "value": "a"}
 
 
@@ -305,7 +320,7 @@ def test_fields_and_properties_that_no_step_concerns_keep_their_types() -> None:
     step = {"do": "cast", "at": "$.a", "to": "number"}
     made.apply(TransformationPut(vhost="/", name="t", rule=rule(step)))
     route = Route(("q",), transformed=((Destination("q"), "t"),))
-    (place,) = places_of(route, made.vhost("/"), content._replace(value=b"-"), lambda *_: True)
+    (place,) = places_of(route, made.vhost("/"), content._replace(value=b"-"), ALL)
     assert WIDE in (dict(place.content.headers)[STORED_AMQP] or b"")
     assert FAILED_HEADER in (said_of(place.content, "", "k").headers or {})
 
@@ -319,7 +334,7 @@ def test_what_only_looks_like_a_message_of_amqp_is_changed_as_others(raw: bytes)
     step = {"do": "cast", "at": "$.a", "to": "number"}
     made.apply(TransformationPut(vhost="/", name="t", rule=rule(step)))
     route = Route(("q",), transformed=((Destination("q"), "t"),))
-    (place,) = places_of(route, made.vhost("/"), content, lambda *_: True)
+    (place,) = places_of(route, made.vhost("/"), content, ALL)
     assert FAILED_HEADER in dict(place.content.headers)
 
 
@@ -335,7 +350,7 @@ def test_a_message_of_amqp_is_changed_or_stays_and_can_be_read(
     made = topology("q")
     made.apply(TransformationPut(vhost="/", name="t", rule=rule(*steps)))
     route = Route(("q",), transformed=((Destination("q"), "t"),))
-    (place,) = places_of(route, made.vhost("/"), content, lambda *_: True)
+    (place,) = places_of(route, made.vhost("/"), content, ALL)
     said = said_of(place.content)
     assert said.message_id == "m"
     assert dict(place.content.headers)["kafkaesque.priority"] == b"1"
@@ -367,16 +382,73 @@ def test_each_place_gets_what_is_meant_for_it() -> None:
         transformed=((Destination("q1"), "t"), (Destination("late"), "bad"), (topic, "t")),
     )
     content = Content(None, b"no JSON", ())
-    found = {
-        each.destination: each
-        for each in places_of(route, made.vhost("/"), content, lambda *_: True)
-    }
+    found = {each.destination: each for each in places_of(route, made.vhost("/"), content, ALL)}
     assert set(found) == {Destination("q1"), Destination("q2"), topic, Destination("failed")}
     assert found[Destination("q1")].content.headers == (("by", b"a"),)
     assert found[topic].content.headers == (("by", b"a"),)
     assert found[Destination("q2")].content == content
     ((name, why),) = found[Destination("failed")].content.headers
     assert (name, why) == (FAILED_HEADER, b"bad: the body is no JSON, or too large")
+
+
+def failing(*names: str, failures: str = "") -> tuple[Topology, Route]:
+    """Return what is needed to fail on the way to the first queue, and not to the others."""
+    made = topology(*names)
+    step = {"do": "cast", "at": "headers.a", "to": "number"}
+    made.apply(TransformationPut(vhost="/", name="bad", rule=rule(step, failures=failures)))
+    return made, Route(names, transformed=((Destination(names[0]), "bad"),))
+
+
+NO_NUMBER = Content(None, b"", (("a", b"x"),))
+WHY = b"bad: what is at headers.a cannot become a number"
+
+
+@pytest.mark.parametrize("is_delayed", [False, True])
+def test_a_queue_for_failures_that_gets_a_message_anyway_gets_it_once(is_delayed: bool) -> None:
+    made, route = failing("q", "failed", failures="failed")
+    if is_delayed:
+        route = route._replace(queues=("q",), delayed_queues=("failed",))
+    (place,) = places_of(route, made.vhost("/"), NO_NUMBER, ALL)
+    assert place.destination == Destination("failed")
+    assert place.content.headers == (("a", b"x"), (FAILED_HEADER, WHY))
+    assert place.is_delayed == is_delayed
+    # What a rule takes away there does not come for another reason, either.
+    made.apply(TransformationPut(vhost="/", name="t", rule=rule({"do": "drop", "at": "headers.a"})))
+    route = route._replace(transformed=(*route.transformed, (Destination("failed"), "t")))
+    (place,) = places_of(route, made.vhost("/"), NO_NUMBER, ALL)
+    assert place.content.headers == ((FAILED_HEADER, WHY),)
+
+
+@pytest.mark.parametrize("failures", ["", "failed"])
+def test_what_a_rule_makes_too_large_for_one_place_has_failed_there(failures: str) -> None:
+    made = topology("small", "large", "failed")
+    step = {"do": "template", "at": "headers.long", "text": "x" * 1_000}
+    made.apply(TransformationPut(vhost="/", name="t", rule=rule(step, failures=failures)))
+    route = Route(
+        ("small", "large"),
+        transformed=((Destination("small"), "t"), (Destination("large"), "t")),
+    )
+    takers = _Takers(small=500)
+    found = {
+        each.destination.name: dict(each.content.headers)
+        for each in places_of(route, made.vhost("/"), Content(None, b"", ()), takers)
+    }
+    why = b"t: what comes out is larger than 'small' takes"
+    assert found == {"large": {"long": b"x" * 1_000}, failures or "small": {FAILED_HEADER: why}}
+    # One that was as large before is its publisher's business; one that has no room for the reason
+    # does without.
+    content = Content(None, b"", (("long", b"y" * 1_000),))
+    found = {
+        each.destination.name: dict(each.content.headers)
+        for each in places_of(route, made.vhost("/"), content, takers)
+    }
+    assert found["small"] == {"long": b"x" * 1_000}
+    takers = _Takers(small=50, failed=50)
+    found = {
+        each.destination.name: dict(each.content.headers)
+        for each in places_of(route, made.vhost("/"), Content(None, b"", ()), takers)
+    }
+    assert found[failures or "small"] == {}
 
 
 def test_a_topology_is_made_again_of_its_records() -> None:

@@ -6,16 +6,21 @@ import json
 
 import pytest
 
+from kafkaesque.broker.doors import publish_lanes
+from kafkaesque.broker.replication.stored_batches import replay
+from kafkaesque.broker.requests.commands import ControllerCommand, CreateTopic
 from kafkaesque.broker.requests.exchange_commands import (
-    ExchangeCommand,
+    BindDestination,
     PutTransformation,
     RemoveTransformation,
 )
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.records import decode_batch
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
 from kafkaesque.protocols.amqp.wire import Table, Timestamp
 from kafkaesque.routing.exchanges.errors import NoSuchQueue, TransformationInUse
+from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.transformations.rules import read_rule
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 from tests.unit.gateway_amqp.test_exchanges import exchange
@@ -26,11 +31,13 @@ RENAME = {"do": "rename", "at": "$.customer", "to": "$.id"}
 CAST = {"do": "cast", "at": "$.total", "to": "number"}
 CHANGED = {"id": "c1", "total": 12.5}
 
+SMALL = {"max.message.bytes": "3000"}
 
-def submit(ground: Ground, command: ExchangeCommand) -> object:
+
+def submit(ground: Ground, command: ControllerCommand) -> object:
     done: list[object] = []
     broker = next(iter(ground.cluster.brokers.values()))
-    broker.doors.exchanges.submit(command, 10_000, done.append)
+    broker.doors.cluster.submit(command, 10_000, done.append)
     ground.loop.run_until(lambda: bool(done), 10_000)
     return done[0]
 
@@ -134,6 +141,79 @@ def test_failures_go_once_to_the_queue_that_rules_name(ground: Ground, client: A
     why = "the body is no JSON, or too large"
     assert body == b"no JSON"
     assert sorted(str(said).splitlines()) == [f"f1: {why}", f"f2: {why}"]
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_what_a_rule_makes_too_large_goes_to_the_queue_for_failures(
+    ground: Ground, client: AmqpClient, is_dead: bool
+) -> None:
+    failed, source = client.queue(), exchange(client, "fanout")
+    text = "{$.a}{$.a}{$.a}{$.a}"
+    put(ground, "long", {"do": "template", "at": "$.b", "text": text}, failures=failed)
+    submit(ground, CreateTopic(name="small", partition_count=1, configs=SMALL))
+    topic = Destination("small", is_topic=True)
+    said: dict[str, object] = {"x-transformation": "long"}
+    submit(ground, BindDestination(vhost="/", source=source, destination=topic, arguments=said))
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    body = json.dumps({"a": "x" * 1_000}).encode()
+    if is_dead:
+        work = client.queue(**{"x-dead-letter-exchange": source})
+        client.publish(body, work)
+        client.expect(m.BasicAck)
+        got, _, _ = client.get(work)
+        client.send(1, m.BasicReject(delivery_tag=got.delivery_tag, requeue=False))
+        ground.wait(2_000)
+    else:
+        client.publish(body, "", exchange=source)
+        client.expect(m.BasicAck)
+    _, found, arrived = client.get(failed)
+    why = "long: what comes out is larger than 'small' takes"
+    assert (found.headers or {})["x-transformation-failed"] == why
+    assert arrived == body
+    assert client.count(failed) == (0, 0)
+
+
+def test_a_dead_letter_that_a_topic_does_not_take_holds_up_no_others(
+    ground: Ground, client: AmqpClient
+) -> None:
+    source, queue = exchange(client, "fanout"), client.queue()
+    submit(ground, CreateTopic(name="small", partition_count=1, configs=SMALL))
+    topic = Destination("small", is_topic=True)
+    submit(ground, BindDestination(vhost="/", source=source, destination=topic))
+    bind(client, queue, source)
+    work = client.queue(**{"x-dead-letter-exchange": source})
+    for body in (b"1", b"2" * 4_000, b"3"):
+        client.publish(body, work)
+    for _ in range(3):
+        got, _, _ = client.get(work)
+        client.send(1, m.BasicReject(delivery_tag=got.delivery_tag, requeue=False))
+    ground.wait(4_000)
+    assert [client.get(queue)[2][:1] for _ in range(3)] == [b"1", b"2", b"3"]
+    broker = next(iter(ground.cluster.brokers.values()))
+    partition = broker.partitions.get(broker.state.topic("small").partitions[0].group)
+    assert partition is not None
+    batches = [data for _, data in replay(partition.log, 0)]
+    in_topic = [each.value for data in batches for each in decode_batch(data, 1_000_000)]
+    assert in_topic == [b"1", b"3"]
+
+
+def test_all_that_is_kept_of_a_message_is_counted(
+    ground: Ground, client: AmqpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish_lanes, "UNDER_WAY_BYTES_MAX", 650_000)
+    source = exchange(client, "fanout")
+    for name in ("one", "two", "three"):
+        put(ground, name, {"do": "set", "at": "$.b", "value": name})
+        bind(client, client.queue(), source, transformation=name)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    body = json.dumps({"a": "x" * 100_000}).encode()
+    client.publish(body, "", exchange=source)
+    client.publish(body, "", exchange=source)
+    told = [client.next() for _ in range(2)]
+    assert sorted(type(each).__name__ for each in told) == ["BasicAck", "BasicNack"]
+    # Nothing is counted of what has arrived.
+    client.publish(body, "", exchange=source)
+    client.expect(m.BasicAck)
 
 
 def test_without_the_queue_for_failures_a_publish_is_refused(

@@ -14,7 +14,9 @@ from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
 from kafkaesque.broker.live.hub import LiveHub
-from kafkaesque.broker.queues.transforming import Place, may_stand_in, places_of
+from kafkaesque.broker.metadata.live_options import LiveOptions
+from kafkaesque.broker.queues.takers import KnownTakers
+from kafkaesque.broker.queues.transforming import Content, Place, places_of
 from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
@@ -70,6 +72,7 @@ class Exchanges:
         "_dice",
         "_hub",
         "_lanes",
+        "_options",
         "_router",
         "_topology",
     )
@@ -82,8 +85,10 @@ class Exchanges:
         queues: Queues,
         publishing: Publishing,
         hub: LiveHub,
+        options: LiveOptions,
     ) -> None:
         self._hub = hub
+        self._options = options
         self._clock = env.clock
         self._dice = env.dice
         self._cluster = cluster
@@ -240,8 +245,8 @@ class Exchanges:
         """Send a message that transformations change for some places."""
         message = publication.message
         try:
-            may = may_stand_in(self._cluster.state, vhost)
-            found = places_of(route, self.vhost(vhost), message, may)
+            takers = KnownTakers(self._cluster.state, vhost, self._options.values)
+            found = places_of(route, self.vhost(vhost), message, takers)
         except RequestRefused as refusal:
             on_kept(refusal)
             return
@@ -253,8 +258,9 @@ class Exchanges:
         if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
             on_kept = _one_more(on_kept)
         sent = [_changed(publication, each) for each in places]
-        largest = max(sent, key=size_of, default=message)
-        ticket = self._lanes.open(len(places), largest, on_kept)
+        largest = max(map(size_of, sent), default=0)
+        held = size_of(message) + _more_bytes([each.content for each in places], message)
+        ticket = self._lanes.open(len(places), message, on_kept, largest=largest, held=held)
         if ticket is None:
             return
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
@@ -314,6 +320,17 @@ def _changed(publication: Publication, place: Place) -> NewMessage:
         return publication.message._replace(value=value, headers=headers)
     shown = headers if show is None else show(headers)
     return _in_topics(publication)._replace(value=value, headers=shown)
+
+
+def _more_bytes(contents: Sequence[Content], message: NewMessage) -> int:
+    """Return how many bytes variants of a message take beside it; several places may get one."""
+    variants = {id(each): each for each in contents if each.headers is not message.headers}
+    bodies = {id(each.value): len(each.value or b"") for each in contents}
+    bodies.pop(id(message.value), None)
+    headers = sum(
+        len(name) + len(value or b"") for each in variants.values() for name, value in each.headers
+    )
+    return headers + sum(bodies.values())
 
 
 def _chosen_by(route: Route, number: int, publication: Publication) -> bytes | None:

@@ -42,12 +42,15 @@ _Way = TopicId | TopicPartition
 class Ticket:
     """A message that is on its way to one or more places."""
 
-    __slots__ = ("left", "on_kept", "refusal", "size", "total")
+    __slots__ = ("held", "left", "on_kept", "refusal", "size", "total")
 
-    def __init__(self, total: int, size: int, on_kept: OnKept) -> None:
+    def __init__(self, total: int, size: int, held: int, on_kept: OnKept) -> None:
         self.total = total
         self.left = total
+        #: Bytes of the largest one that a place gets.
         self.size = size
+        #: Bytes of all that is kept of it until it is there.
+        self.held = held
         self.refusal: RequestRefused | None = None
         self.on_kept = on_kept
 
@@ -95,19 +98,31 @@ class PublishLanes:
         self._count = 0
         self._bytes = 0
 
-    def open(self, total: int, message: NewMessage, on_kept: OnKept) -> Ticket | None:
-        """Begin with a message that goes to so many places; None: it is settled already."""
+    def open(
+        self,
+        total: int,
+        message: NewMessage,
+        on_kept: OnKept,
+        *,
+        largest: int | None = None,
+        held: int | None = None,
+    ) -> Ticket | None:
+        """Begin with a message that goes to so many places; None: it is settled already.
+
+        Where they get it changed, `largest` are the bytes of the largest one, `held` those of all.
+        """
         if not total:
             on_kept(0)
             return None
-        size = size_of(message)
-        is_full = self._count >= UNDER_WAY_MAX or self._bytes + size > UNDER_WAY_BYTES_MAX
+        size = size_of(message) if largest is None else largest
+        held = size if held is None else held
+        is_full = self._count >= UNDER_WAY_MAX or self._bytes + held > UNDER_WAY_BYTES_MAX
         if is_full and self._count:
             on_kept(OverBound("too many messages are on their way through this broker"))
             return None
         self._count += 1
-        self._bytes += size
-        return Ticket(total, size, on_kept)
+        self._bytes += held
+        return Ticket(total, size, held, on_kept)
 
     def to_queue(self, log_id: TopicId, message: NewMessage, ticket: Ticket) -> None:
         """Bring a message to a queue, behind those before it."""
@@ -228,7 +243,7 @@ class PublishLanes:
         if ticket.left:
             return
         self._count -= 1
-        self._bytes -= ticket.size
+        self._bytes -= ticket.held
         ticket.on_kept(ticket.total if ticket.refusal is None else ticket.refusal)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState, TopicState
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.queue_names import QueueName, share_group_of
 from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.groups import share_settings
@@ -25,13 +26,23 @@ from kafkaesque.broker.options.tables import DEAD_LETTERS_ALLOWED
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.bodies import Found, size_of
 from kafkaesque.broker.queues.calls import QueueCalls
-from kafkaesque.broker.queues.exchange_moves import ExchangeMoves, ExchangeWay, Letter
+from kafkaesque.broker.queues.exchange_moves import (
+    MOVED_BYTES_MAX,
+    ExchangeMoves,
+    ExchangeWay,
+    Letter,
+)
 from kafkaesque.broker.queues.host import QueueHost
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
-from kafkaesque.model.errors import InvalidTopic, RequestRefused, UnknownQueue
+from kafkaesque.model.errors import (
+    InvalidTopic,
+    MessageTooLarge,
+    RequestRefused,
+    UnknownQueue,
+)
 from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import (
@@ -51,9 +62,8 @@ from kafkaesque.queues.decisions import Reason
 
 #: So often a message may be given up before it stays where it is.
 HOPS_MAX: Final = 64
-#: Messages that one request has, and their bytes.
+#: Messages that one request has; their bytes are `MOVED_BYTES_MAX`.
 MOVED_MAX: Final = 64
-MOVED_BYTES_MAX: Final = 4 * 1024 * 1024
 TIMEOUT_MS: Final = 10_000
 AGAIN_MS: Final = 500
 _SHARE_HEADERS: Final = "__dlq.errors."
@@ -83,11 +93,18 @@ class _Lane:
 class Mover:
     """See the module."""
 
-    __slots__ = ("_calls", "_clock", "_forwarder", "_lanes", "_metadata")
+    __slots__ = ("_calls", "_clock", "_forwarder", "_lanes", "_metadata", "_options")
 
     def __init__(
-        self, *, clock: Clock, metadata: MetadataView, calls: QueueCalls, forwarder: Forwarder
+        self,
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+        calls: QueueCalls,
+        forwarder: Forwarder,
+        options: LiveOptions,
     ) -> None:
+        self._options = options
         self._clock = clock
         self._metadata = metadata
         self._calls = calls
@@ -198,7 +215,9 @@ class Mover:
     def _to_exchange(self, lane: _Lane, source: QueueState, way: ExchangeWay) -> None:
         """Send the first messages that go the same way."""
         if lane.ways is None:
-            lane.ways = ExchangeMoves(way, source, self._metadata, self._calls, self._forwarder)
+            lane.ways = ExchangeMoves(
+                way, source, self._metadata, self._calls, self._forwarder, self._options
+            )
         moves = _rising(lane.moves)
 
         def on_found(found: Found | RequestRefused) -> None:
@@ -250,7 +269,7 @@ class Mover:
                 lambda offsets: r.Moved(token=lane.host.new_token(), offsets=offsets),
             )
 
-        ways.send(step, now_ms, make, on_sent)
+        ways.send(now_ms, make, on_sent)
 
     # -- to a topic
 
@@ -322,7 +341,7 @@ class Mover:
             self._report(
                 lane, 1, lambda offsets: r.Moved(token=lane.host.new_token(), offsets=offsets)
             )
-        elif isinstance(outcome, RecordError | InvalidTopic):
+        elif isinstance(outcome, RecordError | MessageTooLarge | InvalidTopic):
             self._give_up(lane, 1)
         else:
             self._later(lane)

@@ -2,22 +2,23 @@
 
 Theory of operation. A route names the transformation of each place that gets the message changed.
 Each transformation is applied once for a message, however many places name it. If a step cannot be
-done, the message stays as it was, says why in a header, and goes to the queue that the rule names
-for failures; without one it goes where it was to go. What a client of AMQP has published is read
-and written as it sees it: headers, properties and body. Of other messages, properties are headers
-with the names of `model/message_properties.py`.
+done, or a place would not take what comes out, the message stays as it was, says why in a header,
+and goes to the queue that the rule names for failures; without one it goes where it was to go. A
+queue for failures that gets the message anyway gets it once. What a client of AMQP has published
+is read and written as it sees it: headers, properties and body. Of other messages, properties are
+headers with the names of `model/message_properties.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
-from kafkaesque.broker.metadata.cluster_state import ClusterState
-from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.queues.routed_records import KeptMessage, routed_of, routed_of_amqp
+from kafkaesque.broker.queues.takers import Takers
+from kafkaesque.model.batch_encoder import HEADER_OVERHEAD_BYTES_MAX
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import STORED_AMQP, STORED_NATS
@@ -60,7 +61,7 @@ class _Variant(NamedTuple):
     content: Content
     #: Why it is as it was; empty: the transformation is done.
     why: str = ""
-    #: The queue that has it then; empty: where it was to go.
+    #: The queue that gets it then; empty: where it was to go.
     failures: str = ""
 
 
@@ -72,50 +73,31 @@ class Place(NamedTuple):
     is_delayed: bool = False
 
 
-#: Tells whether a queue may have, for failures, what was meant for a place: not in the clear what
-#: an encrypted one was to have.
-MayStandIn = Callable[[Destination, str], bool]
+def places_of(
+    route: Route,
+    vhost: Vhost,
+    kept: KeptMessage,
+    takers: Takers,
+    rules: Mapping[str, Transformation] | None = None,
+) -> list[Place]:
+    """Return where a message goes, each queue and each topic once, and what each place gets.
 
-
-def may_stand_in(state: ClusterState, vhost: str) -> MayStandIn:
-    """Return how it is told by the metadata of now."""
-    queues = state.queues_by_vhost.get(vhost, {})
-
-    def may(meant: Destination, failures: str) -> bool:
-        there = (state.topics if meant.is_topic else queues).get(meant.name)
-        return there is None or may_go(state, there, queues[failures])
-
-    return may
-
-
-def places_of(route: Route, vhost: Vhost, kept: KeptMessage, may: MayStandIn) -> list[Place]:
-    """Return where a message goes, and what each place gets.
+    `rules` are the transformations by their names; None: those that the virtual host has.
 
     Raises:
         NoSuchQueue: the queue for failures does not exist.
         InvalidRequest: it is not encrypted, and a queue that was to have the message is.
     """
-    content = Content(kept.key, kept.value, kept.headers)
+    found = _Places(vhost, Content(kept.key, kept.value, kept.headers), takers)
     named = dict(route.transformed)
-    variants: dict[str, _Variant] = {}
-    failed: dict[str, list[str]] = {}
-    places: list[Place] = []
+    by_name = vhost.transformations if rules is None else rules
 
     def add(destination: Destination, *, is_delayed: bool = False) -> None:
         name = named.get(destination)
         if name is None:
-            places.append(Place(destination, content, is_delayed))
-            return
-        known = variants.get(name)
-        if known is None:
-            known = variants[name] = _variant(vhost.transformations.get(name), name, content)
-        if known.failures:
-            _check_failures(vhost, known.failures, destination, may)
-            words = failed.setdefault(known.failures, [])
-            if known.why not in words:
-                words.append(known.why)
+            found.put(Place(destination, found.content, is_delayed))
         else:
-            places.append(Place(destination, known.content, is_delayed))
+            found.put_changed(destination, name, by_name.get(name), is_delayed=is_delayed)
 
     for queue in route.queues:
         add(Destination(queue))
@@ -123,40 +105,90 @@ def places_of(route: Route, vhost: Vhost, kept: KeptMessage, may: MayStandIn) ->
         add(Destination(queue), is_delayed=True)
     for topic in route.topics:
         add(Destination(topic, is_topic=True))
-    for queue, words in failed.items():
-        # Once, whatever has failed: dead letters are numbered, and a queue takes each number once.
-        places.append(Place(Destination(queue), _marked(content, "\n".join(words))))
-    return places
+    return found.all()
 
 
-def _check_failures(vhost: Vhost, queue: str, meant: Destination, may: MayStandIn) -> None:
+class _Places:
+    """The places of one message."""
+
+    __slots__ = ("_places", "_reasons", "_takers", "_variants", "_vhost", "content")
+
+    def __init__(self, vhost: Vhost, content: Content, takers: Takers) -> None:
+        self._vhost = vhost
+        self._takers = takers
+        self.content = content
+        self._places: dict[Destination, Place] = {}
+        self._variants: dict[str, _Variant] = {}
+        #: Why something has failed, by the place that is told.
+        self._reasons: dict[Destination, list[str]] = {}
+
+    def put(self, place: Place) -> None:
+        self._places[place.destination] = place
+
+    def put_changed(
+        self, meant: Destination, name: str, made: Transformation | None, *, is_delayed: bool
+    ) -> None:
+        """Add a place, or the queue for failures, by the transformation of this name."""
+        variant = self._variants.get(name)
+        if variant is None:
+            variant = self._variants[name] = _variant(made, name, self.content)
+        if not variant.why and self._is_too_large(variant.content, meant):
+            why = f"{name}: what comes out is larger than '{meant.name}' takes"
+            variant = _Variant(self.content, why, variant.failures)
+        told = meant
+        if not variant.why or not variant.failures:
+            self.put(Place(meant, variant.content, is_delayed))
+        else:
+            _check_failures(self._vhost, variant.failures, meant, self._takers)
+            told = Destination(variant.failures)
+        reasons = self._reasons.setdefault(told, [])
+        if variant.why and variant.why not in reasons:
+            reasons.append(variant.why)
+
+    def _is_too_large(self, content: Content, place: Destination) -> bool:
+        """Tell whether a place may not take what it would have taken as it was."""
+        size = _message_size(content)
+        return size > _message_size(self.content) and not self._takers.takes(place, size)
+
+    def all(self) -> list[Place]:
+        """Return all places; those that are told why something has failed can read it."""
+        for told, reasons in self._reasons.items():
+            if not reasons:
+                continue
+            # The queue for failures may be one that gets the message anyway: then as it is meant.
+            place = self._places.get(told, Place(told, self.content))
+            marked = _marked(place.content, "\n".join(reasons))
+            if not self._is_too_large(marked, told):
+                place = place._replace(content=marked)
+            self.put(place)
+        return list(self._places.values())
+
+
+def _check_failures(vhost: Vhost, queue: str, meant: Destination, takers: Takers) -> None:
     if queue not in vhost.queues or queue in vhost.streams:
         raise NoSuchQueue(
             f"a transformation has failed, and its queue '{queue}' is not in '{vhost.name}'"
         )
-    if not may(meant, queue):
+    if not takers.may_stand_in(meant, queue):
         raise InvalidRequest(
             f"a transformation has failed, its queue '{queue}' is not encrypted, and '{meant.name}'"
             " is"
         )
 
 
-def failure_queues(route: Route, vhost: Vhost) -> list[str]:
+def failure_queues(route: Route, rules: Mapping[str, Transformation]) -> list[str]:
     """Return the queues that get a message if transformations on its way fail."""
-    found = (vhost.transformations.get(name) for _, name in route.transformed)
+    found = (rules.get(name) for _, name in route.transformed)
     return [each.rule.failures for each in found if each is not None and each.rule.failures]
 
 
 def _variant(made: Transformation | None, name: str, content: Content) -> _Variant:
     if made is None:
-        words = f"{name}: there is no such transformation"
-        return _Variant(_marked(content, words), words)
+        return _Variant(content, f"{name}: there is no such transformation")
     try:
-        return _Variant(transformed(content, made))
+        return _Variant(transformed(content, made), failures=made.rule.failures)
     except TransformationFailed as failure:
-        words = f"{name}: {failure}"
-        failures = made.rule.failures
-        return _Variant(content if failures else _marked(content, words), words, failures)
+        return _Variant(content, f"{name}: {failure}", made.rule.failures)
 
 
 def transformed(content: Content, made: Transformation) -> Content:
@@ -177,6 +209,14 @@ def transformed(content: Content, made: Transformation) -> Content:
     if _size(headers) > max(HEADERS_BYTES_MAX, _size(content.headers)):
         raise TransformationFailed(f"its headers would have more than {HEADERS_BYTES_MAX} bytes")
     return Content(content.key, value, headers)
+
+
+def _message_size(content: Content) -> int:
+    """Return the most bytes that a message takes."""
+    size = len(content.key or b"") + len(content.value or b"")
+    for name, value in content.headers:
+        size += HEADER_OVERHEAD_BYTES_MAX + len(name.encode()) + len(value or b"")
+    return size
 
 
 def _size(headers: Headers) -> int:
