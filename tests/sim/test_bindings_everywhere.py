@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kafkaesque.broker.controller.metadata_everywhere import MetadataEverywhere, OnEverywhere
+from kafkaesque.broker.doors import cluster
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests.exchange_commands import BindDestination, PutTransformation
 from kafkaesque.model.errors import RequestRefused
@@ -43,9 +46,10 @@ class _Binding(QueueScenario):
         self.broker(broker).doors.exchanges.submit(command, TIMEOUT_MS, done.append)
         return done
 
-    def rule(self, broker: str) -> Rule:
+    def rule(self, broker: str) -> Rule | None:
         vhost = self.broker(broker).doors.exchanges.vhost(DEFAULT_VHOST)
-        return vhost.transformations["t"].rule
+        found = vhost.transformations.get("t")
+        return None if found is None else found.rule
 
     def routes(self, broker: str, key: str) -> bool:
         door = self.broker(broker).doors.exchanges
@@ -75,8 +79,7 @@ def test_what_is_bound_is_bound_at_every_living_broker(seed: int) -> None:
     _bind_many(_Binding(seed))
 
 
-def test_a_transformation_that_is_answered_holds_at_every_broker() -> None:
-    scenario = _Binding(1)
+def _transform_many(scenario: _Binding) -> None:
     controller, first, slow = scenario.others()
     scenario.world.wire.link(controller, slow).loss = 0.3
     for number in range(10):
@@ -87,13 +90,27 @@ def test_a_transformation_that_is_answered_holds_at_every_broker() -> None:
         assert [scenario.rule(each) for each in scenario.running()] == [rule] * 3
 
 
-def test_that_nobody_is_waited_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transformation_that_is_answered_holds_at_every_broker() -> None:
+    _transform_many(_Binding(1))
+
+
+@pytest.mark.parametrize("change_many", [_bind_many, _transform_many])
+def test_that_nobody_is_waited_for_is_found(
+    monkeypatch: pytest.MonkeyPatch, change_many: Callable[[_Binding], None]
+) -> None:
     def at_once(_: MetadataEverywhere, on_done: OnEverywhere) -> None:
         on_done(True)
 
     monkeypatch.setattr(MetadataEverywhere, "wait", at_once)
     with pytest.raises(AssertionError):
-        _bind_many(_Binding(1))
+        change_many(_Binding(1))
+
+
+def test_that_transformations_are_not_waited_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_HOLDING_EVERYWHERE", (BindDestination,))
+    _bind_many(_Binding(1))
+    with pytest.raises(AssertionError):
+        _transform_many(_Binding(1))
 
 
 def test_many_at_once_share_rounds() -> None:
