@@ -261,6 +261,33 @@ def test_a_file_of_rabbitmq_is_brought_in_and_comes_out_again(cluster: AdminClus
     assert {**twin, "as_of": 0} == {**alone, "as_of": 0}
 
 
+def test_rules_come_between_the_queues_that_they_name_and_those_that_name_them(
+    cluster: AdminCluster,
+) -> None:
+    rule = {"failures": "unconverted", "steps": [{"do": "set", "at": "by", "value": "a"}]}
+    kept = {"durable": True, "auto_delete": False}
+    wanted: dict[str, Any] = {
+        "parameters": [{"component": "transformation", "name": "v2", "value": rule}],
+        "queues": [
+            {"name": "new", "arguments": {"x-transformation-out": "v2"}, **kept},
+            {"name": "unconverted", "arguments": {}, **kept},
+        ],
+    }
+    for name in ("rules", "rules-again"):
+        assert ask(cluster, "PUT", f"/vhosts/{name}").status == 201
+        told = ask(cluster, "POST", f"/definitions/{name}", wanted)
+        assert told.status == 204, told
+        found = ask(cluster, "GET", f"/definitions/{name}").json
+        assert found["queues"] == wanted["queues"]
+        wanted = found
+    body: dict[str, Any] = {"routing_key": "new", "payload": "x", "properties": {}}
+    told = ask(cluster, "POST", "/exchanges/rules/amq.default/publish", body)
+    assert told.json == {"routed": True}
+    body = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    (message,) = ask(cluster, "POST", "/queues/rules/new/get", body).json
+    assert message["properties"]["headers"] == {"by": "a"}
+
+
 def test_a_password_takes_the_place_of_one_that_was_brought_over(cluster: AdminCluster) -> None:
     body = {"password_hash": hashed(SECRET), "tags": ""}
     assert ask(cluster, "PUT", "/users/moved", body).status == 201

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkaesque.broker.requests.exchange_commands import PutTransformation
 from kafkaesque.broker.requests.queue_requests import SettleMessages
 from kafkaesque.gateway.queueing.settlements import Settlements
 from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.routing.transformations.rules import Drop, Rule, Set
 from tests.unit.gateway_stomp.kit import Ground, StompClient, new_name
 
 VERSIONS = ("1.0", "1.1", "1.2")
@@ -269,3 +271,18 @@ def test_an_acknowledgement_before_unsubscribe_has_its_receipt_when_it_is_done(
     monkeypatch.setattr(Settlements, "_ask", ask)
     client.write(b"ACK\nid:%b\nreceipt:a\n\n\0UNSUBSCRIBE\nid:1\nreceipt:b\n\n\0" % ack)
     assert client.next("ERROR").get("receipt-id") == "a"
+
+
+def test_a_queue_that_is_subscribed_with_a_transformation_delivers_changed(ground: Ground) -> None:
+    client, name = ground.stomp(), new_name()
+    done: list[object] = []
+    rule = Rule(steps=(Set(at="headers.by", value="a"), Drop(at="headers.secret")))
+    command = PutTransformation(vhost="/", name="out", rule=rule)
+    broker = next(iter(ground.cluster.brokers.values()))
+    broker.doors.cluster.submit(command, 10_000, done.append)
+    ground.loop.run_until(lambda: bool(done), 10_000)
+    client.subscribe(f"/queue/{name}", **{"x-transformation-out": "out"})
+    client.publish(f"/queue/{name}", b"hello", secret="x", color="red")
+    headers = dict(client.message().headers)
+    assert (headers["by"], headers["color"]) == ("a", "red")
+    assert "secret" not in headers

@@ -8,6 +8,7 @@ from kafkaesque.admin.api.fan_out import FanOut
 from kafkaesque.admin.rabbitmq.calls import Call
 from kafkaesque.admin.rabbitmq.errors import not_found
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.options.queues import TRANSFORMATION_OUT
 from kafkaesque.broker.requests.access_commands import (
     AccessCommand,
     AddRules,
@@ -118,8 +119,10 @@ class Context:
 
         The first refusal ends it when those that were asked for at the same time are answered.
         """
-        stages = ([each for each in commands if isinstance(each, kind)] for kind in KINDS)
-        waiting = iter([stage for stage in stages if stage])
+        stages: dict[tuple[int, bool], list[Command]] = {}
+        for each in commands:
+            stages.setdefault(_stage_of(each), []).append(each)
+        waiting = iter([stage for _, stage in sorted(stages.items())])
 
         def go_on() -> None:
             stage = next(waiting, None)
@@ -133,6 +136,14 @@ class Context:
     def when_current(self, call: Call, then: Callable[[], None]) -> None:
         """Go on once this broker has heard of all that was decided, or after a while."""
         self.doors.cluster.when_current(CHANGE_MS_MAX, lambda _: call.guard(then))
+
+
+def _stage_of(command: Command) -> tuple[int, bool]:
+    """Return when a command's turn is; later ones are greater."""
+    # Some queues need a transformation, which may need other queues.
+    is_late = isinstance(command, CreateQueue) and bool(command.options.get(TRANSFORMATION_OUT))
+    kind = PutTransformation if is_late else type(command)
+    return KINDS.index(kind), is_late
 
 
 class _Stage:

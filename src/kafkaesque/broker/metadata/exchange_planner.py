@@ -10,6 +10,7 @@ from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.policy_planner import plan_policy, plan_policy_removal
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, check_vhost
 from kafkaesque.broker.metadata.records import AnyMetadataRecord, RoutingChanged, TopicDeleted
+from kafkaesque.broker.options.queues import TRANSFORMATION_OUT
 from kafkaesque.broker.requests.exchange_commands import (
     BindDestination,
     CreateVhost,
@@ -26,7 +27,7 @@ from kafkaesque.broker.requests.exchange_commands import (
 from kafkaesque.model.errors import InvalidRequest, OverBound
 from kafkaesque.routing.errors import BadName, NotExpressible
 from kafkaesque.routing.exchanges import planner, transformation_planner
-from kafkaesque.routing.exchanges.errors import BadArgument, NoSuchVhost
+from kafkaesque.routing.exchanges.errors import BadArgument, NoSuchVhost, TransformationInUse
 from kafkaesque.routing.exchanges.records import (
     AnyRoutingRecord,
     Bound,
@@ -81,9 +82,7 @@ def plan_exchanges(
         case PutTransformation():
             return _changes(_plan_transformation(state, command))
         case RemoveTransformation(vhost=vhost, name=name):
-            return _changes(
-                transformation_planner.remove_transformation(state.routing, vhost, name)
-            )
+            return _changes(_plan_transformation_removal(state, vhost, name))
 
 
 def exchanges_that_end_with_queue(state: ClusterState, queue: QueueName) -> list[AnyMetadataRecord]:
@@ -198,3 +197,15 @@ def _plan_transformation(state: ClusterState, command: PutTransformation) -> lis
         )
     wanted = TransformationPut(vhost=command.vhost, name=command.name, rule=command.rule)
     return transformation_planner.put_transformation(state.routing, wanted)
+
+
+def _plan_transformation_removal(
+    state: ClusterState, vhost: str, name: str
+) -> list[AnyRoutingRecord]:
+    queues = state.queues_by_vhost.get(vhost, {})
+    count = sum(each.options.get(TRANSFORMATION_OUT) == name for each in queues.values())
+    if count:
+        raise TransformationInUse(
+            f"{count} queues in vhost '{vhost}' have transformation.out={name}: change them first"
+        )
+    return transformation_planner.remove_transformation(state.routing, vhost, name)

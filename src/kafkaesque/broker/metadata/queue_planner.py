@@ -48,6 +48,7 @@ from kafkaesque.broker.options.queues import (
     SOURCE_START,
     SOURCE_TOPIC,
     STREAM_TOPIC,
+    TRANSFORMATION_OUT,
     TRANSIENT,
     exchange_of_target,
     is_transient,
@@ -340,6 +341,12 @@ def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -
     stream = options.get(STREAM_TOPIC)
     if stream and (stream not in state.topics or state.topics[stream].is_internal):
         raise InvalidConfig(f"{STREAM_TOPIC}: there is no topic {stream!r}")
+    rule = options.get(TRANSFORMATION_OUT)
+    vhost = state.routing.vhosts.get(name.vhost)
+    if rule and (vhost is None or rule not in vhost.transformations):
+        raise InvalidConfig(
+            f"{TRANSFORMATION_OUT}: there is no transformation {rule!r} in vhost {name.vhost!r}"
+        )
     taker = _dead_letters_taker(state, name, policy.dead_letters_to)
     if is_encrypted(options):
         check_may_encrypt(state)
@@ -377,6 +384,8 @@ def _shown(taker: TopicState) -> str:
 def _expect_equal(queue: QueueState, options: Mapping[str, str]) -> None:
     is_equal = make_policy(queue.options) == make_policy(options)
     is_equal = is_equal and is_transient(queue.options) == is_transient(options)
+    rules = [each.get(TRANSFORMATION_OUT, "") for each in (queue.options, options)]
+    is_equal = is_equal and rules[0] == rules[1]
     if not is_equal or is_encrypted(queue.options) != is_encrypted(options):
         differing = sorted(
             name

@@ -6,7 +6,11 @@ A client of AMQP declares a queue with them; a policy says the same without `x-`
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kafkaesque.broker.options.queues import DEFAULT_EXCHANGE_WORD, YEAR_MS
+from kafkaesque.broker.options.queues import (
+    DEFAULT_EXCHANGE_WORD,
+    TRANSFORMATION_OUT,
+    YEAR_MS,
+)
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.queues.policy import PRIORITIES_MAX
 
@@ -18,6 +22,7 @@ MAX_AGE: Final = "x-max-age"
 SEGMENT_BYTES: Final = "x-stream-max-segment-size-bytes"
 GROUP_SIZE: Final = "x-quorum-initial-group-size"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+TRANSFORMATION_OUT_ARGUMENT: Final = "x-transformation-out"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
 OVERFLOW: Final = "x-overflow"
 DROP_HEAD: Final = "drop-head"
@@ -92,6 +97,12 @@ def _single_active(name: str, value: object) -> Options:
     return {"sharing": "single-active"} if value else {}
 
 
+def _transformation(name: str, value: object) -> Options:
+    if not isinstance(value, str) or not value:
+        raise _bad(name, f"a transformation's name is expected, not {_shown(value)}")
+    return {TRANSFORMATION_OUT: value}
+
+
 def _bad(name: str, why: str) -> InvalidConfig:
     return InvalidConfig(f"invalid arg '{name}': {why}")
 
@@ -128,6 +139,7 @@ _ARGUMENTS: Final[Mapping[str, _Reader]] = {
     GROUP_SIZE: _number("", 2**15 - 1, least=1),
     "x-quorum-target-group-size": _number("", 2**15 - 1, least=1),
     "x-queue-mode": _text("default", "lazy"),
+    TRANSFORMATION_OUT_ARGUMENT: _transformation,
 }
 
 

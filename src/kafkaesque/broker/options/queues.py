@@ -50,6 +50,8 @@ SOURCE_START: Final = "source.start"
 #: The exchange that a queue's messages go on to.
 FORWARD_EXCHANGE: Final = "forward.exchange"
 FORWARD_KEY: Final = "forward.routing.key"
+#: The transformation that changes messages as they are delivered.
+TRANSFORMATION_OUT: Final = "transformation.out"
 WRITE_CACHING: Final = "write.caching"
 #: Whether a queue is in one broker's memory alone.
 TRANSIENT: Final = "transient"
@@ -70,7 +72,12 @@ _DEAD_LETTER_WAYS: Final = ("dead.letter.queue", "dead.letter.topic", "dead.lett
 #: What names where messages go on to.
 NAMES_OF_TARGETS: Final = (*_DEAD_LETTER_WAYS, FORWARD_EXCHANGE)
 #: What a message is kept with, in short strings of AMQP, where it goes on.
-SHORT_TEXTS: Final = (*NAMES_OF_TARGETS, "dead.letter.routing.key", FORWARD_KEY)
+SHORT_TEXTS: Final = (
+    *NAMES_OF_TARGETS,
+    "dead.letter.routing.key",
+    FORWARD_KEY,
+    TRANSFORMATION_OUT,
+)
 YEAR_MS: Final = 366 * 24 * 60 * 60 * 1000
 
 _INT, _STRING, _BOOLEAN = OptionType.LONG, OptionType.STRING, OptionType.BOOLEAN
@@ -307,6 +314,13 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="The routing key that they go on with; empty: the message's own, or the queue's "
             "name if it has none.",
         ),
+        Option(
+            name=TRANSFORMATION_OUT,
+            type=_STRING,
+            default="",
+            doc="The transformation of the virtual host that changes each message as it is "
+            "delivered; the queue keeps it as it came. What it cannot change is given up.",
+        ),
         _number(
             "expires.ms",
             "Over AMQP: the queue goes when nobody has used it for so long; 0: never.",
@@ -405,6 +419,8 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         raise InvalidConfig("dead.letter.routing.key says nothing without dead.letter.exchange")
     if values[FORWARD_KEY] and not values[FORWARD_EXCHANGE]:
         raise InvalidConfig(f"{FORWARD_KEY} says nothing without {FORWARD_EXCHANGE}")
+    if values[TRANSFORMATION_OUT]:
+        _check_way_out(values)
     if values[FORWARD_EXCHANGE] and values[ENCRYPTION] != NONE:
         raise InvalidConfig(
             f"an encrypted queue has no {FORWARD_EXCHANGE}: subscribers would get its messages in "
@@ -434,6 +450,16 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     )
     policy.check()
     return policy
+
+
+def _check_way_out(values: Mapping[str, OptionValue]) -> None:
+    if values[STREAM_TOPIC]:
+        raise InvalidConfig(f"a stream is read in its topic, and has no {TRANSFORMATION_OUT}")
+    if _UNDELIVERABLES[str(values["undeliverable"])] is Undeliverable.DROP:
+        raise InvalidConfig(
+            f"with undeliverable=drop, messages that {TRANSFORMATION_OUT} cannot change would be"
+            " lost: leave it at park"
+        )
 
 
 def is_transient(options: Mapping[str, str]) -> bool:

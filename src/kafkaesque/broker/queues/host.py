@@ -21,6 +21,7 @@ from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.partition_tables import PartitionTableHost, PartitionTableKind
 from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
 from kafkaesque.broker.queues.queue_log import QueueLog
+from kafkaesque.broker.queues.way_out import WayOut, way_out_of
 from kafkaesque.broker.requests.queue_requests import ConsumerName
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
@@ -215,6 +216,10 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self.partition()
         self._is_configured()
         self.ask(request, on_answer)
+
+    def way_out(self) -> WayOut | None:
+        """Return what changes messages as they are handed out; None: nothing."""
+        return way_out_of(self._parts.metadata.state, self.state.topic_id)
 
     def give_back(self, offsets: Sequence[int], attempts: dict[int, int]) -> None:
         """Messages could not be handed out: they are ready again, as if not attempted."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from kafkaesque.broker.queues.bodies import Found
 from kafkaesque.broker.queues.counting import count, place_name
 from kafkaesque.broker.queues.host import HostParts, QueueHost, refusal_of
 from kafkaesque.broker.queues.putting import Moving, Putting
+from kafkaesque.broker.queues.way_out import CHANGED_BYTES_MAX, CHANGED_MAX
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.model.errors import (
@@ -197,19 +200,29 @@ def _attach(host: QueueHost, asked: q.AttachConsumer, on_done: OnDone) -> None:
 
 def _take(host: QueueHost, parts: HostParts, request: q.TakeMessages, on_done: OnDone) -> None:
     consumer = request.consumer
+    messages_max, bytes_max = min(request.messages_max, TAKEN_MAX), request.bytes_max
+    if host.way_out() is not None:
+        messages_max = min(messages_max, CHANGED_MAX)
+        bytes_max = min(bytes_max, CHANGED_BYTES_MAX)
     take = r.Take(
         token=host.new_token(),
         session=None if consumer is None else session_of(consumer),
-        messages_max=min(request.messages_max, TAKEN_MAX),
-        bytes_max=request.bytes_max,
+        messages_max=messages_max,
+        bytes_max=bytes_max,
         lock_ms=request.lock_ms,
         wait_ms=min(request.wait_ms, q.WAIT_MS_MAX),
         has_groups=request.has_groups is True,
     )
 
+    def take_others() -> None:
+        try:
+            _take(host, parts, msgspec.structs.replace(request, wait_ms=0), on_done)
+        except RequestRefused as refusal:
+            on_done(refusal)
+
     def on_answer(answer: r.Answer) -> None:
         if isinstance(answer, r.Taken):
-            _hand_out(host, answer, request.bytes_max, on_done)
+            _hand_out(host, answer, bytes_max, on_done, take_others)
         elif isinstance(answer, r.Refused) and answer.why is r.Refusal.NOT_LEADER:
             on_done(_void(host, parts))
         elif isinstance(answer, r.Refused):
@@ -227,8 +240,17 @@ def _void(host: QueueHost, parts: HostParts) -> RequestRefused:
     return RequestTimedOut(_PERHAPS_TAKEN)
 
 
-def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) -> None:
-    """Read the bodies of messages that were given out, and answer with them."""
+def _hand_out(
+    host: QueueHost,
+    taken: r.Taken,
+    bytes_max: int,
+    on_done: OnDone,
+    take_others: Callable[[], None],
+) -> None:
+    """Read the bodies of messages that were given out, and answer with them.
+
+    If all of them have to be given up, others are taken: an empty answer says that there are none.
+    """
     if not taken.claims:
         on_done(q.TakenMessages([]))
         return
@@ -246,14 +268,21 @@ def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) 
             is_given_back = host.queue.is_leading and host.leadership == leadership
             on_done(found if is_given_back else RequestTimedOut(_PERHAPS_TAKEN))
             return
-        host.give_back(found.left, attempts)
         left = set(found.left)
         lost = [each for each in offsets if each not in found.records and each not in left]
+        records, way_out = _sorted(found), host.way_out()
+        if way_out is not None:
+            records, failed, too_much = way_out.change_all(records, bytes_max)
+            lost = sorted((*lost, *failed))
+            left.update(too_much)
+        host.give_back(sorted(left), attempts)
         if lost and host.leadership == leadership:
             # Given up, so that it is seen; given back it would come again and again.
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
             host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
-        records = _sorted(found)
+        if way_out is not None and lost and not records:
+            take_others()
+            return
         on_done(
             q.TakenMessages(
                 [
@@ -301,9 +330,14 @@ def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
         if isinstance(found, RequestRefused):
             on_done(found)
             return
-        on_done(
-            q.PeekedMessages([_peeked(browsed[offset], each) for offset, each in _sorted(found)])
-        )
+        way_out, shown = host.way_out(), _sorted(found)
+        if way_out is not None:
+            # As they came; of those that were given up, it is said why.
+            shown = [
+                (offset, way_out.told(each) if browsed[offset].place is Place.PARKED else each)
+                for offset, each in shown
+            ]
+        on_done(q.PeekedMessages([_peeked(browsed[offset], each) for offset, each in shown]))
 
     bytes_max = min(request.bytes_max, TAKEN_BYTES_MAX)
     host.bodies.read(list(browsed), bytes_max, on_found)

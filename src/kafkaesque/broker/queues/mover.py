@@ -176,7 +176,7 @@ class Mover:
         batches: list[bytes] = []
         producer_id = _producer_id(lane.host.state, target_log)
         for move in moves:
-            record = found.records.get(move.offset)
+            record = _record(lane, move, found)
             if move.offset in left:
                 break
             if record is None or _hops(record) >= HOPS_MAX:
@@ -238,7 +238,7 @@ class Mover:
         log_id = lane.host.state.topic_id
         letters: list[Letter] = []
         for move in moves:
-            record = found.records.get(move.offset)
+            record = _record(lane, move, found)
             if move.offset in found.left or record is None or _hops(record) >= HOPS_MAX:
                 break
             headers = _headers(record, source.queue, log_id, move, now_ms, way)
@@ -292,7 +292,7 @@ class Mover:
             if isinstance(found, RequestRefused) or move.offset in found.left:
                 self._later(lane)
                 return
-            record = found.records.get(move.offset)
+            record = _record(lane, move, found)
             if record is None:
                 self._give_up(lane, 1)
                 return
@@ -388,6 +388,15 @@ class Mover:
 
     def _later(self, lane: _Lane) -> None:
         self._clock.call_later(AGAIN_MS, lambda: self._go_on(lane))
+
+
+def _record(lane: _Lane, move: r.Move, found: Found) -> Record | None:
+    """Return a message as it goes; one that could not be changed on its way out says why."""
+    record = found.records.get(move.offset)
+    if record is None or move.reason is not Reason.REJECTED:
+        return record
+    way_out = lane.host.way_out()
+    return record if way_out is None else way_out.told(record)
 
 
 def _rising(moves: deque[r.Move]) -> list[r.Move]:

@@ -157,9 +157,9 @@ class _Places:
                 continue
             # The queue for failures may be one that gets the message anyway: then as it is meant.
             place = self._places.get(told, Place(told, self.content))
-            marked = _marked(place.content, "\n".join(reasons))
-            if not self._is_too_large(marked, told):
-                place = place._replace(content=marked)
+            saying = marked(place.content, "\n".join(reasons))
+            if not self._is_too_large(saying, told):
+                place = place._replace(content=saying)
             self.put(place)
         return list(self._places.values())
 
@@ -361,7 +361,7 @@ def _bytes_of(value: object) -> bytes | None:
 # -- failures
 
 
-def _marked(content: Content, words: str) -> Content:
+def marked(content: Content, words: str) -> Content:
     """Return a message that says what has failed; one that cannot say it stays as it is."""
     raw = words.encode(errors="replace")[:WORDS_BYTES_MAX]
     if routed_of_amqp(content) is None:

@@ -23,12 +23,14 @@ from kafkaesque.broker.options.queue_arguments import (
     REJECTIONS,
     SEGMENT_BYTES,
     STREAM,
+    TRANSFORMATION_OUT_ARGUMENT,
     read_arguments,
     read_stream_arguments,
 )
 from kafkaesque.broker.options.queues import (
     DECLARATION,
     DEFAULT_EXCHANGE_WORD,
+    TRANSFORMATION_OUT,
     TRANSIENT,
 )
 from kafkaesque.chassis.meanings import plain
@@ -185,6 +187,8 @@ def arguments_of(queue: QueueState) -> dict[str, object]:
         found["x-delivery-limit"] = int(options["delivery.limit"]) - 1
     if options.get("overflow") in REJECTIONS:
         found[OVERFLOW] = options["overflow"]
+    if options.get(TRANSFORMATION_OUT):
+        found[TRANSFORMATION_OUT_ARGUMENT] = options[TRANSFORMATION_OUT]
     if options.get("sharing") == "single-active":
         found["x-single-active-consumer"] = True
     return {**found, **_dead_letter_arguments(options)}
@@ -228,6 +232,7 @@ _COMPARED: Final[Mapping[str, str]] = {
     "x-single-active-consumer": "sharing",
     "x-queue-type": "",
     "x-delivery-limit": "delivery.limit",
+    TRANSFORMATION_OUT_ARGUMENT: TRANSFORMATION_OUT,
     MAX_AGE: "",
     SEGMENT_BYTES: "",
 }
