@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkaesque.broker.doors.live import Live, LiveMessage, RetainedPage, Subscription
+from kafkaesque.broker.doors.live import Receiver as LiveReceiver
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.exchange_commands import BindDestination
@@ -16,7 +17,7 @@ from kafkaesque.sim.options import SimOptions
 from tests.sim.queue_scenario import TIMEOUT_MS, QueueScenario
 
 
-class Receiver:
+class Receiver(LiveReceiver):
     """Keeps what it gets."""
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors.live import LiveMessage, Subscription
+from kafkaesque.broker.doors.live import Receiver as LiveReceiver
 from kafkaesque.broker.live.interest_exchange import HOLD_MS, InterestExchange, Standing
 from kafkaesque.broker.live.peer_lanes import PeerLanes
 from kafkaesque.broker.peers.link import PeerNetwork
@@ -33,7 +34,7 @@ CALM_MS = 12_000
 
 
 @dataclass(eq=False)
-class _Subscriber:
+class _Subscriber(LiveReceiver):
     """One subscription, and what came of it."""
 
     broker: str

@@ -61,7 +61,7 @@ class _Turns:
             each()
 
 
-def _hub() -> tuple[LiveHub, _Turns]:
+def new_hub() -> tuple[LiveHub, _Turns]:
     turns = _Turns()
     hub = LiveHub(
         clock=turns,  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def _hub() -> tuple[LiveHub, _Turns]:
     return hub, turns
 
 
-def _subscribe(hub: LiveHub, text: str, receiver: Receiver, group: str = "") -> Subscription:
+def subscribe(hub: LiveHub, text: str, receiver: Receiver, group: str = "") -> Subscription:
     return hub.subscribe(MQTT.read_filter(text), receiver, group, lambda: None)
 
 
@@ -146,14 +146,14 @@ def test_connections_have_numbers_of_their_own(ground: LiveScenario) -> None:
 
 def test_there_is_a_bound_on_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscribers, "SUBSCRIPTIONS_MAX", 2)
-    hub, _ = _hub()
+    hub, _ = new_hub()
     receiver = Receiver()
-    first = _subscribe(hub, "a", receiver)
-    _subscribe(hub, "b", receiver)
+    first = subscribe(hub, "a", receiver)
+    subscribe(hub, "b", receiver)
     with pytest.raises(OverBound):
-        _subscribe(hub, "c", receiver)
+        subscribe(hub, "c", receiver)
     first.end()
-    _subscribe(hub, "c", receiver)
+    subscribe(hub, "c", receiver)
     assert len(hub) == 2
 
 
@@ -175,10 +175,10 @@ def test_what_was_done_is_counted(ground: LiveScenario) -> None:
 
 
 def test_a_message_to_many_takes_many_turns_and_order_stays() -> None:
-    hub, turns = _hub()
+    hub, turns = new_hub()
     receivers = [Receiver() for _ in range(2 * COPIES_PER_TURN + 10)]
     for each in receivers:
-        _subscribe(hub, "a", each)
+        subscribe(hub, "a", each)
     assert hub.publish(message("a", b"1"))
     assert sum(len(each.messages) for each in receivers) == COPIES_PER_TURN
     assert hub.publish(message("a", b"2"))
@@ -194,9 +194,9 @@ def test_a_message_to_many_takes_many_turns_and_order_stays() -> None:
 
 
 def test_all_messages_of_one_turn_share_its_copies() -> None:
-    hub, turns = _hub()
+    hub, turns = new_hub()
     receiver = Receiver()
-    _subscribe(hub, "a", receiver)
+    subscribe(hub, "a", receiver)
     for _ in range(COPIES_PER_TURN + 5):
         hub.publish(message("a"))
     assert len(receiver.messages) == COPIES_PER_TURN
@@ -205,9 +205,9 @@ def test_all_messages_of_one_turn_share_its_copies() -> None:
 
 
 def test_who_ends_while_copies_wait_gets_none() -> None:
-    hub, turns = _hub()
+    hub, turns = new_hub()
     receivers = [Receiver() for _ in range(COPIES_PER_TURN + 2)]
-    made = [_subscribe(hub, "a", each) for each in receivers]
+    made = [subscribe(hub, "a", each) for each in receivers]
     hub.publish(message("a"))
     made[-1].end()
     turns.turn()
@@ -215,7 +215,7 @@ def test_who_ends_while_copies_wait_gets_none() -> None:
 
 
 def test_a_receiver_may_publish_and_subscribe_meanwhile() -> None:
-    hub, turns = _hub()
+    hub, turns = new_hub()
     last = Receiver()
 
     class Echo(Receiver):
@@ -223,10 +223,10 @@ def test_a_receiver_may_publish_and_subscribe_meanwhile() -> None:
             super().on_message(message_, subscriptions)
             if len(self.messages) < 3:
                 hub.publish(message("a", b"again"))
-                _subscribe(hub, "b", last)
+                subscribe(hub, "b", last)
 
     echo = Echo()
-    _subscribe(hub, "a", echo)
+    subscribe(hub, "a", echo)
     hub.publish(message("a", b"first"))
     turns.turn()
     assert echo.bodies == [b"first", b"again", b"again"]
@@ -237,10 +237,10 @@ def test_a_receiver_may_publish_and_subscribe_meanwhile() -> None:
 def test_what_there_is_no_room_for_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fan_out, "WAITING_BYTES_MAX", 1000)
     monkeypatch.setattr(fan_out, "BUSY_COPIES", 2)
-    hub, turns = _hub()
+    hub, turns = new_hub()
     receivers = [Receiver() for _ in range(COPIES_PER_TURN + 1)]
     for each in receivers:
-        _subscribe(hub, "a", each)
+        subscribe(hub, "a", each)
     for body in (b"1" * 900, b"2" * 900, b"3"):
         assert hub.publish(message("a", body))
     busy = [hub.is_busy]

@@ -5,7 +5,7 @@ Names are those of `routing/names.py`, and one space for MQTT, STOMP, NATS and t
 are bound to it, and what is published there reaches the subscribers here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.exchanges import Exchanges, Publication
@@ -147,6 +147,14 @@ class Live:
                 on_done(int(is_wanted))
             return is_wanted
         return self._publish_to_bound(message, on_done, stored_in)
+
+    def publish_run(self, messages: Sequence[LiveMessage]) -> None:
+        """Publish several messages of one connection in their order, as `publish` does each."""
+        if not self._exchanges.has_names_bound:
+            self._hub.publish_run(messages)
+            return
+        for each in messages:
+            self._publish_to_bound(each, None, "")
 
     def _publish_to_bound(
         self, message: LiveMessage, on_done: OnPublished | None, stored_in: str

@@ -11,7 +11,7 @@ is committed: so a new subscriber finds each retained message, or is given it.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from kafkaesque.broker.config import PeerTimings
 from kafkaesque.broker.live.fan_out import FanOut
 from kafkaesque.broker.live.interest_exchange import HOLD_MS, InterestExchange, Standing
 from kafkaesque.broker.live.peer_lanes import PeerLanes
-from kafkaesque.broker.live.subscribers import LiveSubscribers, Receiver, Subscription
+from kafkaesque.broker.live.subscribers import Copy, LiveSubscribers, Receiver, Subscription
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import Done
@@ -202,20 +202,36 @@ class LiveHub:
 
     def publish(self, message: LiveMessage) -> bool:
         """Bring a message to all live subscribers; say whether there may be any."""
+        copies, is_wanted = self._send_out(message)
+        self._give((message,), copies)
+        return is_wanted
+
+    def publish_run(self, messages: Sequence[LiveMessage]) -> None:
+        """Bring messages to all live subscribers in their order, as `publish` does each."""
+        run: list[LiveMessage] = []
+        receivers: list[Copy] = []
+        for each in messages:
+            copies, _ = self._send_out(each)
+            if run and copies != receivers:
+                self._give(run, receivers)
+                run = []
+            receivers = copies
+            run.append(each)
+        self._give(run, receivers)
+
+    def _send_out(self, message: LiveMessage) -> tuple[list[Copy], bool]:
+        """Send a message to other brokers; return who gets it here, and whether anybody may."""
         copies = self._subscribers.copies(message.key)
         is_wanted = bool(copies)
         if self._peers.peers():
             served = set(self._subscribers.groups(message.key))
             is_wanted |= self._to_others(message, served, None, hops=0)
         self.published += is_wanted
-        self._give(message, copies)
-        return is_wanted
+        return copies, is_wanted
 
-    def _give(
-        self, message: LiveMessage, copies: list[tuple[Receiver, list[Subscription]]]
-    ) -> None:
-        if not self._fan_out.add(message, copies):
-            self.dropped_here += 1
+    def _give(self, messages: Sequence[LiveMessage], copies: list[Copy]) -> None:
+        if not self._fan_out.add(messages, copies):
+            self.dropped_here += len(messages)
 
     def _to_others(
         self,
@@ -381,7 +397,7 @@ class LiveHub:
         groups = [unpack_text(each) for each in delivery.groups]
         is_for_all = delivery.is_for_all
         copies = self._subscribers.copies(message.key, groups, is_for_all=is_for_all)
-        self._give(message, copies)
+        self._give((message,), copies)
         if not groups:
             return
         left = frozenset(groups) - frozenset(self._subscribers.groups(message.key))

@@ -23,12 +23,26 @@ REMEMBERED_COPIES_MAX: Final = 256
 class Receiver(Protocol):
     """Somebody who gets messages; known by its identity."""
 
+    __slots__ = ()
+
     def on_message(self, message: LiveMessage, subscriptions: Sequence["Subscription"]) -> None:
         """Take a message that these subscriptions want; may end them, and must not raise.
 
         It is called within the loop's turn for up to 256 receivers: encode once for all (the
         message is the same object), write, and return. Who cannot take more drops or hangs up.
         """
+
+    def on_run(
+        self, messages: Sequence[LiveMessage], subscriptions: Sequence["Subscription"]
+    ) -> None:
+        """Take messages that came together in their order, as `on_message` takes each.
+
+        The sequence, too, is the same object for all receivers.
+        """
+        for each in messages:
+            live = [one for one in subscriptions if not one.is_over]
+            if live:
+                self.on_message(each, live)
 
 
 class Subscription:

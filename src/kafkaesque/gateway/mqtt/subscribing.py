@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from kafkaesque.broker.doors.live import LiveMessage
+from kafkaesque.broker.doors.live import LiveMessage, Receiver
 from kafkaesque.broker.doors.live import Subscription as LiveSubscription
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests.exchange_commands import BindDestination, UnbindDestination
@@ -51,7 +51,7 @@ _GRANTED: Final = (_R.SUCCESS, _R.GRANTED_QOS_1, _R.GRANTED_QOS_2)
 OnReason = Callable[[ReasonCode], None]
 
 
-class Subscribing:
+class Subscribing(Receiver):
     """See the module."""
 
     __slots__ = ("_by_live", "_delivering", "_link", "_shares")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from kafkaesque.broker.doors.live import LiveMessage, Subscription
+from kafkaesque.broker.doors.live import LiveMessage, Receiver, Subscription
 from kafkaesque.broker.listeners import NATS as NATS_PROTOCOL
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kafkaesque.chassis.client_facts import ClientFacts, SubscribedName
@@ -32,6 +32,7 @@ from kafkaesque.gateway.nats.desk import PAYLOAD_BYTES_MAX, Desk
 from kafkaesque.gateway.nats.jetstream.subjects import JETSTREAM_PREFIX
 from kafkaesque.gateway.nats.messages import read_published, subject_of
 from kafkaesque.gateway.nats.opening import log_in
+from kafkaesque.gateway.nats.runs import Run
 from kafkaesque.gateway.nats.subscriptions import (
     SUBSCRIPTIONS_MAX,
     OwnSubscription,
@@ -75,7 +76,7 @@ BUSY_MS: Final = 5
 _LIMITS: Final = Limits(payload_bytes_max=PAYLOAD_BYTES_MAX, connect_ms_max=LOGIN_MS_MAX)
 
 
-class NatsConnection(DeliveringConnection):
+class NatsConnection(DeliveringConnection, Receiver):
     """See the module."""
 
     __slots__ = (
@@ -152,8 +153,7 @@ class NatsConnection(DeliveringConnection):
         try:
             events = self._codec.receive(data, self.shared.clock.now_ms())
             while events and not self._is_over:
-                for event in events:
-                    self._take(event)
+                self._take_all(events)
                 events = self._codec.receive(b"", self.shared.clock.now_ms())
         finally:
             self._is_receiving = False
@@ -173,6 +173,27 @@ class NatsConnection(DeliveringConnection):
             self._wait_for_others()
         else:
             self.release()
+
+    def _take_all(self, events: Sequence[Event]) -> None:
+        run = Run(self._desk, self._origin, self.rights)
+        for event in events:
+            # Who is told of each message is told before it is given to anybody.
+            if isinstance(event, Published) and not self._codec.is_verbose and run.add(event):
+                if not run.is_full:
+                    continue
+                self._publish_run(run)
+            else:
+                self._publish_run(run)
+                self._take(event)
+            if self._is_over:
+                return
+        self._publish_run(run)
+
+    def _publish_run(self, run: Run) -> None:
+        if run.count:
+            self.shared.meter.requests += run.count
+            self.charge(PRODUCER_BYTE_RATE, run.payload_bytes)
+            run.publish()
 
     def _take(self, event: Event) -> None:
         if self._is_over:
@@ -311,6 +332,27 @@ class NatsConnection(DeliveringConnection):
             self.deliver((variant.write if options.headers else variant.write_bare)(own.sid))
             sent += 1
         self.charge(CONSUMER_BYTE_RATE, payload_bytes * sent)
+
+    def on_run(
+        self, messages: Sequence[LiveMessage], subscriptions: Sequence[Subscription]
+    ) -> None:
+        """See `Receiver`; all is written at once where nothing has to be asked for each message."""
+        connection = self.connection
+        if connection is None or self._is_over:
+            return
+        own = self._subscriptions.of(subscriptions[0]) if len(subscriptions) == 1 else None
+        options = self._codec.options
+        if own is None or own.messages_max or self.rights is not None or not options.echo:
+            super().on_run(messages, subscriptions)
+            return
+        run = self._desk.variants.of_run(messages)
+        if self.waiting_to_leave() + run.payload_bytes > PENDING_BYTES_MAX:
+            # Some may have room.
+            super().on_run(messages, subscriptions)
+            return
+        own.delivered += len(messages)
+        self.deliver(run.write(own.sid, with_headers=bool(options.headers)))
+        self.charge(CONSUMER_BYTE_RATE, run.payload_bytes)
 
     def _withhold(self, own: OwnSubscription) -> None:
         """A message must not come: a member of a group leaves it, so that others get the next."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kafkaesque.gateway.nats.stored import SHOWN_SUBJECT, STORED_REPLY, raw_headers, record_headers
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.protocols.nats.writing import MessageVariant
+from kafkaesque.protocols.nats.writing import MessageVariant, RunVariant
 from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.live_message import NO_ORIGIN, LiveMessage, Origin, live_message
 from kafkaesque.routing.live_message import record_headers as all_headers
@@ -79,17 +80,27 @@ def subject_of(key: NameKey) -> str:
 class Variants:
     """The last message as it is written to clients: its receivers come one after the other."""
 
-    __slots__ = ("_message", "_variant")
+    __slots__ = ("_message", "_run", "_run_variant", "_variant")
 
     def __init__(self) -> None:
         self._message: LiveMessage | None = None
         self._variant = MessageVariant("", "", b"", b"")
+        #: The same for messages that come at once.
+        self._run: Sequence[LiveMessage] = ()
+        self._run_variant = RunVariant(())
 
     def of(self, message: LiveMessage) -> MessageVariant:
         """Return a message as it is written."""
         if message is not self._message:
             self._message, self._variant = message, _variant_of(message)
         return self._variant
+
+    def of_run(self, messages: Sequence[LiveMessage]) -> RunVariant:
+        """Return messages as they are written; the sequence is not changed any more."""
+        if messages is not self._run:
+            self._run = messages
+            self._run_variant = RunVariant([_variant_of(each) for each in messages])
+        return self._run_variant
 
 
 def _variant_of(message: LiveMessage) -> MessageVariant:

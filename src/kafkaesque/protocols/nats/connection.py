@@ -17,6 +17,7 @@ it has to call `tick`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -48,6 +49,9 @@ _DIGITS_MAX: Final = 9
 _BEGINNINGS: Final = frozenset(b"CPHSUI+-cphsui")
 _EOL_BYTES: Final = 2
 
+#: A PUB without a reply, in the place of which some clients write another blank.
+_PUBLISH: Final = re.compile(rb"PUB (\S{1,1024}) {1,2}(\d{1,9})\r\n").match
+
 _decoder = msgspec.json.Decoder(ConnectOptions)
 
 
@@ -74,6 +78,10 @@ class ConnectionState(Enum):
     CONNECTS = "is to be accepted"
     OPEN = "is open"
     CLOSED = "is closed"
+
+
+# To look a member up in its class takes as long as three calls.
+_OPEN: Final = ConnectionState.OPEN
 
 
 class Connection:
@@ -132,6 +140,8 @@ class Connection:
             self._buffer += data
         at = 0
         try:
+            if self._payload is None and self.state is _OPEN and not self.options.pedantic:
+                at = self._take_publishes(events)
             while not self.is_paused:
                 found = self._take_one(at, events)
                 if found is None:
@@ -146,6 +156,29 @@ class Connection:
             del self._buffer[:at]
             self._searched = max(self._searched - at, 0)
         return events
+
+    def _take_publishes(self, events: list[Event]) -> int:
+        """Take the whole PUBs without a reply that come first; return where they end.
+
+        Nearly all that comes is of these. Whatever else it may be is for `_take_one` to tell.
+        """
+        at = 0
+        if not self._buffer.startswith(b"PUB "):
+            return at
+        buffer = bytes(self._buffer)
+        size_max = self._limits.payload_bytes_max
+        line_max = self._limits.control_line_bytes_max + _EOL_BYTES
+        while (found := _PUBLISH(buffer, at)) is not None:
+            begin = found.end()
+            end = begin + int(found[2])
+            if begin - at > line_max or end - begin > size_max:
+                break
+            if buffer[end : end + _EOL_BYTES] != b"\r\n":
+                break
+            subject, payload = _text(found[1]), buffer[begin:end]
+            events.append(Published(subject=subject, reply="", headers=b"", payload=payload))
+            at = end + _EOL_BYTES
+        return at
 
     def _take_one(self, at: int, events: list[Event]) -> int | None:
         """Take a line or a payload; return where it ends, or None if it is not whole."""

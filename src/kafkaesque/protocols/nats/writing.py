@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -96,3 +97,29 @@ class MessageVariant:
     def write_bare(self, sid: bytes) -> bytes:
         """Return a copy without headers, for a client that does not know them."""
         return b"MSG " + self._subject + b" " + sid + self._bare_tail
+
+
+class RunVariant:
+    """Several messages in their order, which a subscription gets at once."""
+
+    __slots__ = ("_copies", "_messages", "payload_bytes")
+
+    def __init__(self, messages: Sequence[MessageVariant]) -> None:
+        self._messages = messages
+        #: What counts against a client's pending bytes.
+        self.payload_bytes = sum(each.payload_bytes for each in messages)
+        #: The last copies with headers and without, and whose.
+        self._copies: dict[bool, tuple[bytes, bytes]] = {}
+
+    def write(self, sid: bytes, *, with_headers: bool) -> bytes:
+        """Return a copy of all."""
+        last = self._copies.get(with_headers)
+        if last is not None and last[0] == sid:
+            return last[1]
+        if with_headers:
+            copies = [each.write(sid) for each in self._messages]
+        else:
+            copies = [each.write_bare(sid) for each in self._messages]
+        joined = b"".join(copies)
+        self._copies[with_headers] = (sid, joined)
+        return joined
