@@ -63,6 +63,7 @@ class MqttConnection(MqttLink):
         "_busy",
         "_delivering",
         "_events",
+        "_has_acked",
         "_has_let_go",
         "_is_blocked",
         "_is_receiving",
@@ -93,6 +94,8 @@ class MqttConnection(MqttLink):
         self._busy = 0
         self._is_receiving = False
         self._is_blocked = False
+        #: Whether acknowledgements were taken that make room for more.
+        self._has_acked = False
         self._has_let_go = False
         #: Asks the codec, and when.
         self._ticker: Timer | None = None
@@ -129,6 +132,9 @@ class MqttConnection(MqttLink):
             while events and not self.is_over:
                 for event in events:
                     self._take(event)
+                if self._has_acked:
+                    self._has_acked = False
+                    self._delivering.go_on()
                 events = self.codec.receive(b"", now_ms)
         finally:
             self._is_receiving = False
@@ -142,6 +148,7 @@ class MqttConnection(MqttLink):
         match event:
             case Puback() | Pubrec() | Pubcomp():
                 self._delivering.take(event)
+                self._has_acked = True
             case Pingreq():
                 self.send(Pingresp())
             case _ if self._busy or self._events:

@@ -20,7 +20,6 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.authorization import may_receive
 from kafkaesque.gateway.mqtt.feed import Feed, Taken
 from kafkaesque.gateway.mqtt.journal import Journal
-from kafkaesque.gateway.mqtt.messages import read_kept
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
 from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
@@ -125,9 +124,10 @@ class Delivering:
             # A subscription that has just ended.
             feed.release([each.claim for each in messages])
             return
+        kept_messages = link.desk.kept
         for each in self._journal.take(feed, messages):
             taken = Taken(feed, each.offset, each.attempt)
-            kept = read_kept(each)
+            kept = kept_messages.read(each)
             found = link.subscriptions.wanting(kept.message.key)
             match = match_of(found, is_own=kept.client_id == link.client_id)
             if match is None:
@@ -136,7 +136,10 @@ class Delivering:
                 continue
             packet_id = each.offset % _SESSION_IDS + 1
             item = _item(kept.message, match, taken, packet_id, is_repeated=each.failures > 0)
-            self._waiting.append(item)
+            if self._waiting or link.is_over or link.is_slow or not self._can_send(item):
+                self._waiting.append(item)
+            else:
+                self._send(item)
         self.pump()
 
     def _on_shared(
@@ -145,7 +148,7 @@ class Delivering:
         """Send messages of a queue that this client shares with others."""
         for each in messages:
             taken = Taken(feed, each.offset, each.attempt)
-            message = read_kept(each).message
+            message = self.link.desk.kept.read(each).message
             match = match_of((subscribed,), is_own=False)
             if match is None or not subscribed.name_filter.matches(levels_of_key(message.key)):
                 feed.settle(taken)
@@ -297,7 +300,7 @@ class Delivering:
     # -- what the client says
 
     def take(self, packet: Puback | Pubrec | Pubcomp) -> None:
-        """Take an acknowledgement."""
+        """Take an acknowledgement; after all that came together, call `go_on`."""
         packet_id = packet.packet_id
         match packet:
             case Puback():
@@ -310,7 +313,6 @@ class Delivering:
             self._complete(packet_id)
         else:
             self._take_other(packet, outcome)
-        self.go_on()
 
     def _take_other(self, packet: Puback | Pubrec | Pubcomp, outcome: Outcome) -> None:
         packet_id = packet.packet_id

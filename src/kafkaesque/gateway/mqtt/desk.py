@@ -13,7 +13,7 @@ from kafkaesque.broker.requests.commands import ControllerCommand
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
 from kafkaesque.chassis.deliveries import Outbox
 from kafkaesque.env.report_limit import ReportLimit
-from kafkaesque.gateway.mqtt.messages import Encoded
+from kafkaesque.gateway.mqtt.messages import Encoded, KeptMessages
 from kafkaesque.gateway.mqtt.sys_topics import SysTopics
 from kafkaesque.model.errors import RequestRefused
 
@@ -39,13 +39,14 @@ class Claimant(Protocol):
 class Desk:
     """See the module."""
 
-    __slots__ = ("_report", "clients", "doors", "encoded", "outbox", "sys_topics")
+    __slots__ = ("_report", "clients", "doors", "encoded", "kept", "outbox", "sys_topics")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
         #: Who is connected with this broker, by client id.
         self.clients: Final[dict[str, Claimant]] = {}
         self.encoded: Final = Encoded()
+        self.kept: Final = KeptMessages()
         self.outbox: Final = Outbox(doors.clock)
         self.sys_topics: Final = SysTopics(doors, lambda: len(self.clients))
         self._report: Final = ReportLimit(report, doors.clock.call_later)

@@ -27,6 +27,10 @@ from kafkaesque.routing.message import RoutedMessage
 _EXPIRY_S_MAX: Final = 2**32 - 1
 #: Digits of a time; of more it is none.
 _TIME_DIGITS_MAX: Final = 16
+#: Messages that are not read or encoded again, their bodies together, and the body of one.
+REMEMBERED_MAX: Final = 256
+REMEMBERED_BYTES_MAX: Final = 512 * 1024
+REMEMBERED_BODY_MAX: Final = 16 * 1024
 
 
 # -- from clients
@@ -137,27 +141,83 @@ def _not_after(headers: Headers) -> int:
     return 0
 
 
-class Encoded:
-    """The last message that was given out, encoded once for each version.
+class KeptMessages:
+    """The last messages of queues that were read, for the sessions that have the same ones.
 
-    Thousands may get the same message, one after the other.
+    What is published to many sessions stands in the queue of each.
     """
 
-    __slots__ = ("_message", "_now_s", "_variants")
+    __slots__ = ("_bytes", "_found")
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bytes | None, bytes | None, Headers], Kept] = {}
+        self._bytes = 0
+
+    @property
+    def count(self) -> int:
+        """How many are remembered."""
+        return len(self._found)
+
+    def read(self, found: QueueMessage) -> Kept:
+        """See `read_kept`."""
+        size = len(found.value or b"")
+        if size > REMEMBERED_BODY_MAX:
+            return read_kept(found)
+        record = (found.key, found.value, found.headers)
+        kept = self._found.get(record)
+        if kept is None:
+            if len(self._found) >= REMEMBERED_MAX or self._bytes + size > REMEMBERED_BYTES_MAX:
+                self._found.clear()
+                self._bytes = 0
+            kept = self._found[record] = read_kept(found)
+            self._bytes += size
+        return kept
+
+
+class Encoded:
+    """The last messages that were given out, each encoded once for each version.
+
+    Thousands may get the same message, one after the other; or some messages first, and then the
+    next one gets the same ones.
+    """
+
+    __slots__ = ("_bytes", "_message", "_now_s", "_others", "_variants")
 
     def __init__(self) -> None:
         self._message: LiveMessage | None = None
         self._now_s = 0
         self._variants: dict[Version, PublishVariant | None] = {}
+        #: With the last one; by the messages' identity.
+        self._others: dict[LiveMessage, dict[Version, PublishVariant | None]] = {}
+        self._bytes = 0
+
+    @property
+    def count(self) -> int:
+        """How many are remembered."""
+        return len(self._others)
 
     def variant(self, message: LiveMessage, version: Version, now_ms: int) -> PublishVariant | None:
         """Return a message in a version; None if it cannot be said in MQTT, or its life is over."""
         now_s = now_ms // 1_000
         if message is not self._message or now_s != self._now_s:
-            self._message, self._now_s, self._variants = message, now_s, {}
+            self._turn_to(message, now_s)
         if version not in self._variants:
             self._variants[version] = _variant_of(message, version, now_ms)
         return self._variants[version]
+
+    def _turn_to(self, message: LiveMessage, now_s: int) -> None:
+        found = self._others.get(message) if now_s == self._now_s else None
+        if found is None:
+            size = len(message.body)
+            is_full = (
+                len(self._others) >= REMEMBERED_MAX or self._bytes + size > REMEMBERED_BYTES_MAX
+            )
+            if is_full or now_s != self._now_s:
+                self._others.clear()
+                self._bytes = 0
+            found = self._others[message] = {}
+            self._bytes += size
+        self._message, self._now_s, self._variants = message, now_s, found
 
 
 def _variant_of(message: LiveMessage, version: Version, now_ms: int) -> PublishVariant | None:
@@ -219,6 +279,7 @@ __all__ = [
     "BadName",
     "Encoded",
     "Kept",
+    "KeptMessages",
     "properties_of",
     "publication_of",
     "read_kept",
