@@ -322,6 +322,8 @@ class Distributor:
         state = self._context.state
         if bytes_max >= UNBOUNDED or not state.policy.is_sized:
             return runs
+        if sum(state.size_of(*run) for run in runs) <= bytes_max:
+            return runs
         affordable: list[Run] = []
         left = bytes_max
         for first, end in runs:

@@ -7,7 +7,7 @@ anew with each leader.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.queues import decisions as d
@@ -23,6 +23,8 @@ from kafkaesque.queues.sessions import Sessions
 from kafkaesque.queues.upkeep import Upkeep, counted
 
 Good = tuple[d.Runs, tuple[r.Claim, ...]]
+_ADMITTED: Final = Admission(Verdict.ADMITTED)
+_FULL: Final = Admission(Verdict.FULL)
 
 
 class Engine:
@@ -91,13 +93,14 @@ class Engine:
         An identity is empty, or 16 bytes.
         """
         count, size = counted(self._context)
+        known = self._known_count()
         admissions: list[Admission] = []
         twins: dict[bytes, int] = {}
         for number, (identity, each) in enumerate(zip(identities, sizes, strict=True)):
             admission = self._known(identity, twins)
             if admission is None:
-                is_full = self._is_full(count + 1, size + each, len(twins) + bool(identity))
-                admission = Admission(Verdict.FULL if is_full else Verdict.ADMITTED)
+                is_full = self._is_full(count + 1, size + each, known + len(twins) + bool(identity))
+                admission = _FULL if is_full else _ADMITTED
                 if not is_full:
                     count, size = count + 1, size + each
                     if identity:
@@ -115,13 +118,18 @@ class Engine:
         original = state.identities.find(identity, self._context.now.wall_ms, window_ms)
         return None if original is None else Admission(Verdict.DUPLICATE, original)
 
+    def _known_count(self) -> int:
+        """Return how many identities are known that the queue's limit counts."""
+        state = self._context.state
+        window_ms = state.policy.deduplication_ms
+        if not window_ms:
+            return 0
+        return state.identities.count_within(self._context.now.wall_ms, window_ms)
+
     def _is_full(self, count: int, size: int, identities: int) -> bool:
-        state, policy = self._context.state, self._context.state.policy
-        if policy.deduplication_ms:
-            wall_ms, window_ms = self._context.now.wall_ms, policy.deduplication_ms
-            known = state.identities.count_within(wall_ms, window_ms)
-            if known + identities > policy.deduplication_count:
-                return True
+        policy = self._context.state.policy
+        if policy.deduplication_ms and identities > policy.deduplication_count:
+            return True
         if not policy.refuses:
             return False
         return bool(

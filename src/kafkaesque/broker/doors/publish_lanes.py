@@ -77,6 +77,7 @@ class PublishLanes:
         "_clock",
         "_cluster",
         "_count",
+        "_encoded",
         "_is_due",
         "_lanes",
         "_publishing",
@@ -95,6 +96,8 @@ class PublishLanes:
         #: Lanes that have got something in this turn.
         self._turn: list[_Lane] = []
         self._is_due = False
+        #: What was last put into a queue in this turn.
+        self._encoded: tuple[list[NewMessage], bytes] = ([], b"")
         self._count = 0
         self._bytes = 0
 
@@ -163,6 +166,7 @@ class PublishLanes:
         due, self._turn = self._turn, []
         for lane in due:
             self._go_on(lane)
+        self._encoded = ([], b"")
 
     def _go_on(self, lane: _Lane) -> None:
         if lane.is_busy:
@@ -182,13 +186,19 @@ class PublishLanes:
         if isinstance(lane.way, TopicPartition):
             self._append(lane, lane.way, sent)
         else:
-            messages = [each.message for each in sent]
-            self._queues.put(
+            self._queues.put_encoded(
                 lane.way,
-                messages,
+                self._encode([each.message for each in sent]),
                 PUT_TIMEOUT_MS,
                 lambda outcome: self._on_put(lane, sent, outcome),
             )
+
+    def _encode(self, messages: list[NewMessage]) -> bytes:
+        """Encode messages once for all queues that get the same ones in this turn."""
+        # Mostly these are the same objects as before, and equal without a look at their bytes.
+        if messages != self._encoded[0]:
+            self._encoded = (messages, self._queues.encode(messages))
+        return self._encoded[1]
 
     def _append(self, lane: _Lane, where: TopicPartition, sent: list[_Item]) -> None:
         now_ms = self._clock.wall_ms()

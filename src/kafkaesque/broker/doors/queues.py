@@ -166,14 +166,30 @@ class Queues:
         With `is_strict`, a message that has a priority, a group or an identity is refused where the
         queue has no option for that.
         """
+        self.put_encoded(log_id, self.encode(messages), timeout_ms, on_done, is_strict=is_strict)
+
+    def encode(self, messages: Sequence[NewMessage]) -> bytes:
+        """Return messages as `put_encoded` takes them, for as many queues as there are."""
         now_ms = self._clock.wall_ms()
         records = [
             Record(number, now_ms, each.key, each.value, _headers_of(each))
             for number, each in enumerate(messages)
         ]
+        return bytes(encode_batch(records))
+
+    def put_encoded(
+        self,
+        log_id: TopicId,
+        records: bytes,
+        timeout_ms: int,
+        on_done: Callable[[PutResult | RequestRefused], None],
+        *,
+        is_strict: bool = False,
+    ) -> None:
+        """Put messages into a queue as `put` does, encoded in this turn by `encode`."""
         request = PutMessages(
             log_id=log_id,
-            records=bytes(encode_batch(records)),
+            records=records,
             timeout_ms=timeout_ms,
             is_strict=True if is_strict else UNSET,
         )
