@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -59,6 +60,7 @@ _TOPIC: Final = "/topic/"
 _EXCHANGE: Final = "/exchange/"
 
 
+@lru_cache(maxsize=1024)
 def read_destination(text: str) -> Destination:
     """Return what a destination stands for.
 

@@ -60,6 +60,11 @@ _BY_NAME: Final = {
 _NUMBER_DIGITS_MAX: Final = 15
 
 
+#: Characters of what a message says that is not written again, as most of a client's say the same.
+_SAID_REMEMBERED_MAX: Final = 1024
+_written: dict[tuple[Headers, str | None], bytes] = {}
+
+
 def read_sent(
     event: Sent, destination: Destination, reply_to: str | None, now_ms: int
 ) -> Published:
@@ -68,11 +73,30 @@ def read_sent(
     Raises:
         StompError: a header is not what it has to be.
     """
+    said = tuple([each for each in event.headers if each[0] not in _OF_FRAMES])
+    raw = _written.get((said, reply_to))
+    if raw is None:
+        raw = _write_said(said, reply_to, now_ms)
+        size = sum(len(name) + len(text) for name, text in said)
+        if size <= _SAID_REMEMBERED_MAX and all(name != EXPIRES for name, _ in said):
+            if len(_written) >= HEADS_REMEMBERED_MAX:
+                _written.clear()
+            _written[said, reply_to] = raw
+    return Published(
+        channel=0,
+        exchange=destination.exchange,
+        routing_key=destination.name,
+        mandatory=False,
+        properties=raw,
+        body=event.body,
+    )
+
+
+def _write_said(said: Headers, reply_to: str | None, now_ms: int) -> bytes:
+    """Return what a message says of itself as properties of AMQP."""
     values: dict[str, Any] = {}
     table: Table = {}
-    for name, text in event.headers:
-        if name in _OF_FRAMES:
-            continue
+    for name, text in said:
         read = _READERS.get(name)
         found = None if read is None else read(text, now_ms)
         if found is not None:
@@ -82,15 +106,7 @@ def read_sent(
             table.setdefault(name, _delay(text) if name == DELAY else text)
     if reply_to is not None:
         values["reply_to"] = reply_to
-    raw = write_properties(Properties(headers=table or None, **_fitting(values, table)))
-    return Published(
-        channel=0,
-        exchange=destination.exchange,
-        routing_key=destination.name,
-        mandatory=False,
-        properties=raw,
-        body=event.body,
-    )
+    return write_properties(Properties(headers=table or None, **_fitting(values, table)))
 
 
 def _check_name(name: str) -> None:

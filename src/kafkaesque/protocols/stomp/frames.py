@@ -7,6 +7,7 @@ otherwise; its bound is checked before any of it is kept, or as it grows.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -18,6 +19,10 @@ _LF, _CR, _NUL = 0x0A, 0x0D, 0x00
 #: Their headers are written as they are in every version, so that 1.0 can read them.
 _UNESCAPED: Final = frozenset(("CONNECT", "STOMP", "CONNECTED"))
 _LENGTH_DIGITS_MAX: Final = 12
+#: What is read at once; most heads have two hundred.
+_PLAIN_HEAD_BYTES_MAX: Final = 4096
+#: What has to be looked at: escapes, CR, NUL, and what is not ASCII.
+_ODD: Final = re.compile(rb"[^\x01-\x0c\x0e-\x5b\x5d-\x7f]")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -44,6 +49,10 @@ class _Part(Enum):
     COMMAND = "command"
     HEADERS = "headers"
     BODY = "body"
+
+
+# To look a member up in its class takes as long as three calls.
+_COMMAND: Final = _Part.COMMAND
 
 
 class FrameReader:
@@ -110,6 +119,8 @@ class FrameReader:
         Raises:
             StompError: the bytes are no frame, or beyond a bound.
         """
+        if self._part is _COMMAND and self.version is not None:
+            self._read_plain_head()
         while True:
             match self._part:
                 case _Part.COMMAND:
@@ -120,6 +131,35 @@ class FrameReader:
                     return self._read_body()
             if not is_done:
                 return None
+
+    def _read_plain_head(self) -> None:
+        """Read a command and its headers at once, if all of them are there and nothing is odd.
+
+        Whatever else it may be is left to those who read it line by line, and tell what is wrong.
+        """
+        buffer, at = self._buffer, self._at
+        while buffer.startswith(b"\n", at):
+            at += 1
+        end = buffer.find(b"\n\n", at, at + min(self.head_bytes_max, _PLAIN_HEAD_BYTES_MAX))
+        if end < 0:
+            return
+        head = bytes(buffer[at:end])
+        if _ODD.search(head) is not None:
+            return
+        command, *lines = head.decode("ascii").split("\n")
+        if len(command) > self.command_bytes_max or len(lines) > self.headers_max:
+            return
+        headers: list[tuple[str, str]] = []
+        is_stripped = self.version is Version.V1_0 and command not in _UNESCAPED
+        for line in lines:
+            name, colon, value = line.partition(":")
+            if not colon or not name:
+                return
+            headers.append((name.strip(" "), value.strip(" ")) if is_stripped else (name, value))
+        self._command, self._headers, self._length = command, headers, None
+        self._at = end + 2
+        self._part = _Part.BODY
+        self._take_length()
 
     # -- lines
 

@@ -26,6 +26,8 @@ _ESCAPES: Final[dict[Version, dict[str, str]]] = {
     Version.V1_1: {"\\n": "\n", "\\c": ":", "\\\\": "\\"},
     Version.V1_2: {"\\n": "\n", "\\c": ":", "\\\\": "\\", "\\r": "\r"},
 }
+#: Whatever is written in another way in some version.
+_CARE: Final = re.compile(r"[\\:\n\r\0]")
 _ESCAPE: Final = re.compile(r"\\.?", re.DOTALL)
 _SPECIAL: Final = {
     version: re.compile("[" + "".join(map(re.escape, escapes.values())) + "]")
@@ -77,6 +79,8 @@ def escape(text: str, version: Version) -> str:
 
     What the version cannot hold becomes a blank: line ends in 1.0, CR in 1.1, and NUL in all.
     """
+    if _CARE.search(text) is None:
+        return text
     if version is Version.V1_0:
         return text.translate(_BLANKS)
     written = _WRITTEN[version]

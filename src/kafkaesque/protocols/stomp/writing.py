@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaesque.protocols.stomp.frames import Frame, Headers, write_frame, write_headers
+from kafkaesque.protocols.stomp.frames import Headers, write_headers
 from kafkaesque.protocols.stomp.versions import Version, escape
 
 HEARTBEAT: Final = b"\n"
@@ -12,7 +12,7 @@ HEARTBEAT: Final = b"\n"
 
 def write_receipt(receipt_id: str, version: Version) -> bytes:
     """Return a RECEIPT."""
-    return write_frame(Frame("RECEIPT", (("receipt-id", receipt_id),)), version)
+    return b"RECEIPT\nreceipt-id:%b\n\n\0" % escaped(receipt_id, version)
 
 
 class MessageHead:
