@@ -1,5 +1,6 @@
 """Names go through all grammars and back; filters mean the same in each."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,17 @@ def test_a_name_that_is_written_is_read_as_the_same(name: Levels, grammar: Gramm
         assert grammar.read_name(text) == name
         assert grammar.key_of(text) == key_of_levels(name)
     assert levels_of_key(key_of_levels(name)) == name
+
+
+@given(text=texts, grammar=grammars)
+def test_a_text_has_a_key_if_it_is_a_name(text: str, grammar: Grammar) -> None:
+    try:
+        name = grammar.read_name(text)
+    except BadName:
+        with pytest.raises(BadName):
+            grammar.key_of(text)
+        return
+    assert grammar.key_of(text) == key_of_levels(name)
 
 
 @given(text=texts, grammar=grammars)

@@ -205,11 +205,17 @@ class Grammar:
             BadName: it is none in this protocol, or beyond a bound.
         """
         if self.separator == "." and text and not _NEEDS_CARE.search(text):
-            if self.empty is EmptyLevels.ANYWHERE:
+            if self.empty is EmptyLevels.ANYWHERE or self._is_plain(text):
                 self._check_size(text)
                 if text.count(".") < self.levels_max:
                     return NameKey(text.replace(".", "/"))
         return key_of_levels(self.read_name(text))
+
+    def _is_plain(self, text: str) -> bool:
+        """Tell whether a text has no empty level and nothing that a name cannot hold."""
+        if ".." in text or text[0] == "." or text[-1] == ".":
+            return False
+        return self._refused is None or self._refused.search(text) is None
 
     def read_level(self, text: str, count: int) -> str:
         """Return the level that a text is, among so many."""

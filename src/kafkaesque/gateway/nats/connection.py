@@ -154,6 +154,8 @@ class NatsConnection(DeliveringConnection, Receiver):
             events = self._codec.receive(data, self.shared.clock.now_ms())
             while events and not self._is_over:
                 self._take_all(events)
+                if not self._codec.kept_bytes:
+                    break
                 events = self._codec.receive(b"", self.shared.clock.now_ms())
         finally:
             self._is_receiving = False

@@ -29,6 +29,8 @@ def read_published(
     if reply:
         try:
             reply_key = NATS.key_of(reply)
+            if not pairs:
+                return LiveMessage(key=key, body=payload, origin=origin, reply=reply_key)
         except BadName:
             pairs = (*pairs, (STORED_REPLY, reply.encode("utf-8", "surrogateescape")))
     found = live_message(key, payload, pairs)
