@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from kafkaesque.broker.partitions.partition import Partition
@@ -25,6 +27,20 @@ KEPT_BYTES_MAX = 256 * 1024
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
 
+_end_of = attrgetter("next_offset")
+
+
+class _Piece(NamedTuple):
+    """Batches that were read together, of which the last was not taken yet."""
+
+    data: bytes
+    #: What was asked for, and the offset after the last batch: between them all is here that is
+    #: in the log.
+    first: int
+    end: int
+    headers: list[BatchHeader]
+
+
 class Found(NamedTuple):
     """What was read."""
 
@@ -41,7 +57,7 @@ OnRecords = Callable[[Found | RequestRefused], None]
 class Bodies:
     """Finds committed records of one log by offset."""
 
-    __slots__ = ("_kept", "_kept_bytes", "locate")
+    __slots__ = ("_kept", "_kept_bytes", "_piece", "locate")
 
     def __init__(self, locate: Locate) -> None:
         #: Reads batches of the log from the one with an offset on.
@@ -49,11 +65,14 @@ class Bodies:
         #: By base offset: the end, the bytes, the records by offset.
         self._kept: OrderedDict[int, tuple[int, int, dict[int, Record]]] = OrderedDict()
         self._kept_bytes = 0
+        #: What was read last. One batch alone may make it long, and then it is taken at once.
+        self._piece: _Piece | None = None
 
     def forget(self) -> None:
         """What was read may not stand there any more."""
         self._kept.clear()
         self._kept_bytes = 0
+        self._piece = None
 
     def read(self, offsets: Sequence[int], bytes_max: int, on_done: OnRecords) -> None:
         """Return the records at rising offsets: at least one, and as many as have `bytes_max`.
@@ -62,15 +81,35 @@ class Bodies:
         """
         _Reading(self, offsets, bytes_max, on_done).go_on()
 
-    def find(self, offset: int) -> dict[int, Record] | None:
-        """Return the records of the batch that has an offset, if they are kept."""
+    def find(self, offset: int) -> tuple[int, dict[int, Record]] | None:
+        """Return the records of the batch that has an offset, and its end, if it is in memory.
+
+        An offset that was read, and that no batch has, is one of the next batch.
+        """
         for base_offset, (end, _, records) in reversed(self._kept.items()):
             if base_offset <= offset < end:
                 self._kept.move_to_end(base_offset)
-                return records
-        return None
+                return end, records
+        piece = self._piece
+        if piece is None or not piece.first <= offset < piece.end:
+            return None
+        at = bisect_right(piece.headers, offset, key=_end_of)
+        if at >= len(piece.headers) - 1:
+            self._piece = None
+        if at == len(piece.headers):
+            return piece.end, {}
+        header = piece.headers[at]
+        records = _decode(piece.data, header)
+        self._keep(header, records)
+        return header.next_offset, records
 
-    def keep(self, header: BatchHeader, records: dict[int, Record]) -> None:
+    def take_piece(self, offset: int, data: bytes) -> None:
+        """Take what was read from an offset on."""
+        headers = scan_batches(data)[0]
+        end = headers[-1].next_offset if headers else offset
+        self._piece = _Piece(data, offset, end, [each for each in headers if not each.is_control])
+
+    def _keep(self, header: BatchHeader, records: dict[int, Record]) -> None:
         """Keep a batch's records for those that come next."""
         size = header.size_bytes
         if size > KEPT_BYTES_MAX or header.base_offset in self._kept:
@@ -146,11 +185,12 @@ class _Reading:
     def _step(self) -> None:
         while self._at < len(self._offsets):
             offset = self._offsets[self._at]
-            records = self._bodies.find(offset)
-            if records is None:
+            found = self._bodies.find(offset)
+            if found is None:
                 self._bodies.locate(offset, self._on_read)
                 return
-            if not self._take(records, offset + 1):
+            end, records = found
+            if not self._take(records, end):
                 break
         self._finish()
 
@@ -185,20 +225,14 @@ class _Reading:
         if not data:
             self._finish()  # it is committed, and not written here yet
             return
-        before = self._at
-        for header in scan_batches(data)[0]:
-            if self._at >= len(self._offsets):
-                break
-            offset = self._offsets[self._at]
-            if header.is_control or header.next_offset <= offset:
-                continue
-            records = _decode(data, header)
-            self._bodies.keep(header, records)
-            if not self._take(records, header.next_offset):
-                self._finish()
-                return
-        if self._at == before:
+        offset = self._offsets[self._at]
+        self._bodies.take_piece(offset, data)
+        found = self._bodies.find(offset)
+        if found is None:
             self._at += 1  # it is not there any more
+        elif not self._take(found[1], found[0]):
+            self._finish()
+            return
         self.go_on()
 
 
