@@ -136,11 +136,14 @@ class ClientConnection(ABC):
     __slots__ = (
         "_beginning",
         "_expected",
+        "_expected_ms",
         "_is_counted",
         "_is_held",
         "_is_leaving",
         "_is_paused",
+        "_late_ms",
         "_muted_until_ms",
+        "_on_late",
         "_session_end",
         "_turn_begun_ms",
         "_unmute",
@@ -193,8 +196,12 @@ class ClientConnection(ABC):
         #: While its client is throttled: until when, and what ends it.
         self._muted_until_ms = 0
         self._unmute: Timer | None = None
-        #: What happens when its client is late with something; see `expect`.
+        #: When its client is late with something, and what happens then; see `expect`. The timer
+        #: ends then, or before, and is started again: what is expected changes with each request.
+        self._late_ms = 0
+        self._on_late: Callable[[], None] | None = None
         self._expected: Timer | None = None
+        self._expected_ms = 0
         #: When the first of the requests was begun that have come with one another.
         self._turn_begun_ms = 0
         #: When it was admitted, and when the client was last seen to do something.
@@ -442,9 +449,24 @@ class ClientConnection(ABC):
 
     def expect(self, ms: int, on_late: Callable[[], None] | None = None) -> None:
         """Hang up, or call, after so long, unless something else is expected before."""
+        clock = self.shared.clock
+        self._late_ms, self._on_late = clock.now_ms() + ms, on_late
         if self._expected is not None:
+            if self._expected_ms <= self._late_ms:
+                return
             self._expected.cancel()
-        self._expected = self.shared.clock.call_later(ms, on_late or self.abort)
+        self._expected_ms = self._late_ms
+        self._expected = clock.call_later(ms, self._on_expected)
+
+    def _on_expected(self) -> None:
+        """The timer has ended: the client is late, unless something else is expected by now."""
+        left_ms = self._late_ms - self.shared.clock.now_ms()
+        if left_ms > 0:
+            self._expected_ms = self._late_ms
+            self._expected = self.shared.clock.call_later(left_ms, self._on_expected)
+            return
+        self._expected = None
+        (self._on_late or self.abort)()
 
     def expect_nothing(self) -> None:
         """What was expected has come."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -13,6 +13,7 @@ from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import ClientConnection, PortOptions, Shared
 from kafkaesque.chassis.quota_table import BURST_S
+from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.env.network import LOW_WATER_BYTES, Address, Framing
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.options import OptionValue
@@ -368,3 +369,52 @@ def test_a_bound_that_nobody_would_be_told_about_is_refused() -> None:
             framing=Framing.STREAM,
             unsent_bytes_max=2 * LOW_WATER_BYTES - 1,
         )
+
+
+# -- lateness
+
+
+class CountingClock:
+    """Counts timers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.timers = 0
+        self.now_ms = clock.now_ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        self.timers += 1
+        return self._clock.call_later(delay_ms, callback)
+
+
+def test_what_is_expected_again_and_again_takes_one_timer(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = ground.connect(ground.listen())
+    served, clock = ground.served(), CountingClock(ground.env.clock)
+    monkeypatch.setattr(served.shared, "clock", clock)
+    for _ in range(50):
+        served.expect(500)
+        served.expect(1_000)
+        ground.wait(5)
+    assert clock.timers == 1
+    ground.wait(980)
+    assert not client.is_closed
+    ground.wait(100)
+    assert client.is_closed
+
+
+def test_what_is_expected_sooner_counts_instead(ground: Ground) -> None:
+    ground.connect(ground.listen())
+    late: list[str] = []
+    served = ground.served()
+    served.expect(1_000, lambda: late.append("first"))
+    served.expect(100, lambda: late.append("second"))
+    ground.wait(90)
+    assert late == []
+    ground.wait(20)
+    assert late == ["second"]
+    served.expect(100, lambda: late.append("third"))
+    served.expect_nothing()
+    ground.wait(1_500)
+    assert late == ["second"]
