@@ -27,7 +27,7 @@ sys.exit(status)
 """
 
 TLS = ("kafkaesque.runtime.tls_connection", "kafkaesque.server.certificates")
-ADMIN = ("kafkaesque.admin.gateway", "kafkaesque.console.pages", "h11")
+ADMIN = ("kafkaesque.admin.gateway", "kafkaesque.console.pages", "httptools")
 LOG_INS = (
     "kafkaesque.access.sasl_servers",
     "kafkaesque.access.scram_server",

@@ -23,6 +23,7 @@ from kafkaesque.access.scram_messages import (
 from kafkaesque.chassis.amqp.arguments import read_declaration
 from kafkaesque.chassis.amqp.outgoing import read_outgoing
 from kafkaesque.chassis.http_basic import read_basic
+from kafkaesque.chassis.http_requests import BodyPiece, Event, HttpRequests, NotUnderstood
 from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig, StreamConfig, read_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiError
 from kafkaesque.gateway.nats.jetstream.records import read_demands
@@ -291,6 +292,39 @@ _TEXT_SEEDS: Final = (
 # -- Amazon SQS
 
 
+def _http(data: bytes) -> None:
+    """Requests, which are the same however they come; the first byte says where they are cut."""
+    cut = data[0] if data else 0
+    whole, pieces = _http_events(data[1:]), _http_events(data[1 : cut + 1], data[cut + 1 :])
+    if pieces != whole:
+        raise AssertionError(f"{whole} in one piece, and {pieces} in two")
+
+
+def _http_events(*pieces: bytes) -> list[object]:
+    """Return the heads and ends of requests; bodies may come in other pieces."""
+    requests, found = HttpRequests(2_000), list[object]()
+    event: Event | None
+    for piece in pieces:
+        requests.receive(piece)
+        with suppress(NotUnderstood):
+            while (event := requests.next_event()) is not None:
+                if not isinstance(event, BodyPiece):
+                    found.append(event)
+                if requests.is_done:
+                    requests.start_next()
+    return found
+
+
+_HTTP_GET, _HTTP_POST = b"GET / HTTP/1.1\r\nHost: a\r\n", b"POST / HTTP/1.1\r\nHost: a\r\n"
+_HTTP_SEEDS: Final = (
+    b"\x10" + _HTTP_GET + b"Connection: close\r\n\r\n",
+    b"\x40" + _HTTP_POST + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+    b"\x50" + _HTTP_POST + b"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: u\r\n\r\n",
+    b"\x30" + _HTTP_GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"\x08CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+)
+
+
 def _sqs(data: bytes) -> None:
     """A request: three lines that stand for its head, and its body."""
     if not data:
@@ -470,6 +504,7 @@ TARGETS: Final[dict[str, Target]] = {
     "nats": Target(run=_nats, seeds=_nats_seeds),
     "jetstream": Target(run=_jetstream, seeds=lambda: (b'{"name":"S","subjects":["a.>"]}',)),
     "text": Target(run=_text, seeds=lambda: _TEXT_SEEDS),
+    "http": Target(run=_http, seeds=lambda: _HTTP_SEEDS),
     "sqs": Target(run=_sqs, seeds=_sqs_seeds),
     "sqs-attributes": Target(run=_sqs_attributes, seeds=lambda: _SQS_ATTRIBUTES_SEEDS),
     "kafka": Target(run=_kafka, seeds=_kafka_seeds),

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Final, Protocol
 from urllib.parse import parse_qs
 
-import h11
-
 from kafkaesque.admin.http import Answer, Request, Respond, Source, text_answer
 from kafkaesque.admin.visitors import Caller
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.chassis.http_connection import BadHead, HttpConnection, split_target
+from kafkaesque.chassis.http_requests import RequestHead
 from kafkaesque.chassis.link import Shared
 from kafkaesque.env.network import LOW_WATER_BYTES
 
@@ -83,7 +82,7 @@ class AdminConnection(HttpConnection):
 
     # -- requests
 
-    def take_head(self, head: h11.Request) -> int:
+    def take_head(self, head: RequestHead) -> int:
         """See `HttpConnection`."""
         try:
             self._head = _read_head(head)
@@ -173,7 +172,7 @@ class _Outlet:
         self._connection.end_stream()
 
 
-def _read_head(head: h11.Request) -> Request:
+def _read_head(head: RequestHead) -> Request:
     """Return a request without its body.
 
     Raises:

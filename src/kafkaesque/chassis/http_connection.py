@@ -1,10 +1,10 @@
 """One client that speaks HTTP/1.1, strictly and within bounds, whatever it asks for.
 
-Theory of operation. h11 reads and writes the protocol; this brings it bytes, and a gateway its
-requests, one at a time. Of a request its head and its body are kept, each up to a maximal length,
-and the bodies of all requests within what there is for them (`body_room`). A
-timer runs whenever the client owes something: its first request, the rest of one, the next one, or
-reading what it was sent; a client that is late is hung up on.
+Theory of operation. `http_requests` reads the protocol and `http_answers` writes it; this brings
+bytes to the one, and a gateway the requests, one at a time. Of a request its head and its body are
+kept, each up to a maximal length, and the bodies of all requests within what there is for them
+(`body_room`). A timer runs whenever the client owes something: its first request, the rest of one,
+the next one, or reading what it was sent; a client that is late is hung up on.
 
 While a request is answered, a connection that `watches_for_its_end` is read on, so that a client
 that has hung up is noticed; what it sends ahead is bounded.
@@ -15,12 +15,17 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
-import h11
-
 from kafkaesque.access.authentication import Success
 from kafkaesque.access.principals import user_name
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.chassis.body_room import BodyRoom
+from kafkaesque.chassis.http_answers import CONTINUE, LAST_CHUNK, write_chunk, write_head
+from kafkaesque.chassis.http_requests import (
+    BodyPiece,
+    HttpRequests,
+    NotUnderstood,
+    RequestHead,
+)
 from kafkaesque.chassis.link import ClientConnection, Shared
 
 #: A request's line and headers together.
@@ -33,6 +38,8 @@ IDLE_MS_MAX: Final = 60_000
 CHUNKS_MAX: Final = 4_096
 #: What is read of one client before others have their turn.
 EVENTS_PER_TURN: Final = 64
+#: Statuses of answers that have no body.
+_BODILESS: Final = (204, 304)
 #: What a client may send ahead while its request is answered.
 AHEAD_BYTES_MAX: Final = 64 * 1024
 
@@ -55,9 +62,12 @@ class HttpConnection(ClientConnection):
         "_body_bytes_max",
         "_body_room",
         "_chunks",
-        "_has_head",
-        "_http",
+        "_has_begun",
         "_is_answering",
+        "_is_chunked",
+        "_is_old",
+        "_keeps_alive",
+        "_requests",
         "is_head_only",
     )
 
@@ -72,8 +82,13 @@ class HttpConnection(ClientConnection):
         super().__init__(shared)
         # Each request says who asks, and is judged by itself.
         self.needs_login = False
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
-        self._has_head = False
+        self._requests = HttpRequests(HEAD_BYTES_MAX)
+        #: Of the request that is read or answered.
+        self._is_old = False
+        self._keeps_alive = True
+        #: Whether its answer was begun, and whether that goes in chunks.
+        self._has_begun = False
+        self._is_chunked = False
         self._body = bytearray()
         self._body_bytes_max = 0
         self._chunks = 0
@@ -88,7 +103,7 @@ class HttpConnection(ClientConnection):
     # -- what a gateway brings
 
     @abstractmethod
-    def take_head(self, head: h11.Request) -> int:
+    def take_head(self, head: RequestHead) -> int:
         """Take a request's head; return how long its body may be; 0: it may have none.
 
         Raises:
@@ -120,6 +135,7 @@ class HttpConnection(ClientConnection):
         """See `ClientConnection`."""
         self.shared.strangers.remove(self)
         self._leave_body_room()
+        self._requests.close()
 
     def let_in(self, success: Success, mechanism: str) -> bool:
         """See `ClientConnection`; where operators come, nobody has all connections."""
@@ -140,7 +156,7 @@ class HttpConnection(ClientConnection):
         """See `ConnectionHandler`."""
         if self.connection is None:
             return
-        self._http.receive_data(bytes(data))
+        self._requests.receive(data)
         if self._is_answering:
             self._ahead_bytes += len(data)
             self.maybe_pause()
@@ -175,7 +191,7 @@ class HttpConnection(ClientConnection):
     # -- requests
 
     def _advance(self) -> None:
-        """Take what h11 has understood, up to a whole request."""
+        """Take what was understood, up to a whole request."""
         events = 0
         while self.connection is not None and not self._is_answering and self.may_take:
             events += 1
@@ -183,30 +199,26 @@ class HttpConnection(ClientConnection):
                 self.shared.clock.call_soon(self.go_on)
                 return
             try:
-                event = self._http.next_event()
-            except h11.RemoteProtocolError as error:
-                self._refuse(error.error_status_hint, str(error))
+                event = self._requests.next_event()
+            except NotUnderstood as refusal:
+                self._refuse(refusal.status, str(refusal))
                 return
-            if isinstance(event, h11.Request):
+            if event is None:
+                return
+            if isinstance(event, RequestHead):
                 if not self._take_head(event):
                     return
-            elif isinstance(event, h11.Data):
+            elif isinstance(event, BodyPiece):
                 if not self._take_body(event):
                     return
-            elif isinstance(event, h11.EndOfMessage) and self._has_head:
-                self._has_head = False
+            else:
                 self._begin()
                 return
-            elif isinstance(event, h11.ConnectionClosed):
-                self.connection.close()
-                return
-            else:
-                # NEED_DATA, or PAUSED: what is there already waits for its turn.
-                return
 
-    def _take_head(self, head: h11.Request) -> bool:
+    def _take_head(self, head: RequestHead) -> bool:
         """Take a request's head; False if what follows it is not wanted."""
         self.is_head_only = False
+        self._is_old, self._keeps_alive = head.is_http_1_0, head.keeps_alive
         try:
             self._body_bytes_max = most = self.take_head(head)
         except BadHead as refusal:
@@ -215,29 +227,23 @@ class HttpConnection(ClientConnection):
         self.is_head_only = head.method == b"HEAD"
         if not self.client_id:
             self.client_id = _agent_of(head)
-        self._has_head = True
         self._body.clear()
         self._chunks = 0
-        if _has_two_lengths(head):
-            # Somebody in front of this broker may go by the other one (RFC 9112, section 11.2).
-            self._refuse(400, "a request has Content-Length or Transfer-Encoding, not both")
-            return False
-        length_bytes = _body_length(head)
+        length_bytes = head.length_bytes
         if (length_bytes is None and not most) or (
             length_bytes is not None and length_bytes > most
         ):
             self._refuse_body()
             return False
         self.expect(REQUEST_MS_MAX)
-        if self._http.they_are_waiting_for_100_continue:
-            go_on = h11.InformationalResponse(status_code=100, headers=[])
-            self._write(self._http.send(go_on))
+        if head.expects_continue:
+            self._write(CONTINUE)
         return True
 
-    def _take_body(self, piece: h11.Data) -> bool:
+    def _take_body(self, piece: BodyPiece) -> bool:
         """Take a piece of a request's body; False if it is not wanted."""
         data = piece.data
-        self._chunks += piece.chunk_start
+        self._chunks += piece.begins_chunk
         if self._chunks > CHUNKS_MAX:
             self._refuse(400, f"a body comes in at most {CHUNKS_MAX} chunks")
             return False
@@ -293,31 +299,46 @@ class HttpConnection(ClientConnection):
         self.finish()
 
     def send_head(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
-        """Begin an answer; without a length h11 sends chunks."""
-        more = {} if length is None else {"Content-Length": str(length)}
-        pairs = list({**headers, **more}.items())
-        self._write(self._http.send(h11.Response(status_code=status, headers=pairs)))
+        """Begin an answer; without a length it goes in chunks, or up to the connection's end.
+
+        One that cannot have a body has no length (RFC 9110, section 8.6).
+        """
+        whole = {**headers}
+        if length is not None:
+            whole["Content-Length"] = str(length)
+        self._is_chunked = False
+        if length is None and status not in _BODILESS and not self.is_head_only:
+            if self._is_old:
+                self._keeps_alive = False
+            else:
+                self._is_chunked = True
+                whole["Transfer-Encoding"] = "chunked"
+        if not self._keeps_alive:
+            whole["Connection"] = "close"
+        self._has_begun = True
+        self._write(write_head(status, whole))
 
     def send_body(self, data: bytes) -> None:
         """Send a body, or a piece of one."""
         if data:
-            self._write(self._http.send(h11.Data(data=data)))
+            self._write(write_chunk(data) if self._is_chunked else data)
 
     def finish(self) -> None:
         """The answer is written: go on to the next request."""
         connection = self.connection
         if connection is None:
             return
-        self._write(self._http.send(h11.EndOfMessage()))
-        self._is_answering = False
+        if self._is_chunked:
+            self._write(LAST_CHUNK)
+        self._is_answering = self._has_begun = False
         self._ahead_bytes = 0
         self._leave_body_room()
-        if self._http.our_state is h11.MUST_CLOSE:
+        if not self._keeps_alive:
             self.expect(self.read_ms_max)
             connection.close()
             return
         self.expect(self.read_ms_max, self._on_read)
-        self._http.start_next_cycle()
+        self._requests.start_next()
         if not self.watches_for_its_end:
             self.release()
         # In a later turn: an answer may be given within the call that has begun the request.
@@ -327,18 +348,17 @@ class HttpConnection(ClientConnection):
         """Answer what was not understood, and hang up: nothing after it can be understood."""
         if self.connection is None:
             return
-        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+        if not self._has_begun:
             headers, body = self.refusal(status, reason)
-            self.is_head_only = False
-            self.send_head(status, {**headers, "Connection": "close"}, len(body))
+            self.is_head_only = self._keeps_alive = False
+            self.send_head(status, headers, len(body))
             self.send_body(body)
-            self._write(self._http.send(h11.EndOfMessage()))
         self.expect(self.read_ms_max)
         self.connection.close()
 
-    def _write(self, data: bytes | None) -> None:
-        if data and self.connection is not None:
-            self.connection.write([data])
+    def _write(self, data: bytes) -> None:
+        if self.connection is not None:
+            self.connection.write((data,))
 
 
 def split_target(target: bytes) -> tuple[str, str]:
@@ -357,22 +377,7 @@ def split_target(target: bytes) -> tuple[str, str]:
     return path, query
 
 
-def _has_two_lengths(head: h11.Request) -> bool:
-    names = {name for name, _ in head.headers}
-    return b"transfer-encoding" in names and b"content-length" in names
-
-
-def _body_length(head: h11.Request) -> int | None:
-    """Return how long a body is said to be; None: that will be seen."""
-    for name, value in head.headers:
-        if name == b"transfer-encoding":
-            return None
-        if name == b"content-length":
-            return int(value)
-    return 0
-
-
-def _agent_of(head: h11.Request) -> str:
+def _agent_of(head: RequestHead) -> str:
     """Return what a client calls itself."""
     agents = (value for name, value in head.headers if name == b"user-agent")
     return next(agents, b"").decode("latin-1")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 from urllib.parse import parse_qs, unquote
 
-import h11
 import msgspec
 
 from kafkaesque.chassis.http_connection import BadHead, HttpConnection, split_target
+from kafkaesque.chassis.http_requests import RequestHead
 from kafkaesque.chassis.link import Shared
 from kafkaesque.gateway.registry.errors import ErrorBody
 
@@ -56,7 +56,7 @@ class RegistryConnection(HttpConnection):
         """See `HttpConnection`."""
         return self.may_begin
 
-    def take_head(self, head: h11.Request) -> int:
+    def take_head(self, head: RequestHead) -> int:
         """See `HttpConnection`."""
         try:
             self._head = _read_head(head)
@@ -83,7 +83,7 @@ def headers_of(content_type: str) -> dict[str, str]:
     }
 
 
-def _read_head(head: h11.Request) -> HttpRequest:
+def _read_head(head: RequestHead) -> HttpRequest:
     target_path, target_query = split_target(head.target)
     query = parse_qs(target_query, max_num_fields=QUERY_FIELDS_MAX, keep_blank_values=True)
     return HttpRequest(

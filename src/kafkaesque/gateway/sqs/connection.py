@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import ClassVar, Final, Protocol
 
-import h11
-
 from kafkaesque.chassis.http_connection import HttpConnection
+from kafkaesque.chassis.http_requests import RequestHead
 from kafkaesque.chassis.link import Shared
 from kafkaesque.protocols.sqs.calls import HttpAnswer, HttpRequest, is_json, write_error
 from kafkaesque.protocols.sqs.errors import SqsError
@@ -57,7 +56,7 @@ class SqsConnection(HttpConnection):
         scheme = "https" if self.is_encrypted else "http"
         return f"{scheme}://{self._head.headers.get('host', 'localhost')}"
 
-    def take_head(self, head: h11.Request) -> int:
+    def take_head(self, head: RequestHead) -> int:
         """See `HttpConnection`."""
         headers: dict[str, str] = {}
         for name_bytes, value_bytes in head.headers:
