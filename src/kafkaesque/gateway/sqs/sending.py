@@ -176,12 +176,13 @@ class Sending:
         group = sent.message_group_id or ""
         if group:
             check_id("MessageGroupId", group)
+        is_heeded = bool(group) and options.knows_groups
         duplicate = _deduplication_id(options, sent)
         body = sent.message_body.encode()
         extra = Extra(
             sender=call.user or NOBODY,
             deduplication_id=duplicate,
-            group="" if options.knows_groups else group,
+            group="" if is_heeded else group,
             trace=trace or "",
         )
         scope = group if options.deduplicates_by_group else ""
@@ -189,7 +190,7 @@ class Sending:
             body,
             key=group.encode() or None,
             headers=headers_of(sent.message_attributes, extra),
-            group=group.encode() if options.knows_groups else b"",
+            group=group.encode() if is_heeded else b"",
             not_before_ms=self._not_before_ms(options, sent.delay_seconds),
             identity=_identity(scope, duplicate) if duplicate else b"",
         )
