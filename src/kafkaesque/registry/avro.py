@@ -61,6 +61,16 @@ class AvroSchema:
         """See `ParsedSchema`."""
         return compact(json.loads(self.text), sort_keys=True)
 
+    @property
+    def root(self) -> _Node:
+        """The schema's JSON with full names, for those who read data."""
+        return self._root
+
+    @property
+    def names(self) -> Mapping[str, _Node]:
+        """What full names in it stand for."""
+        return self._names
+
     def cannot_read(self, written: object) -> Iterator[str]:
         """See `ParsedSchema`."""
         if not isinstance(written, AvroSchema):

@@ -62,6 +62,11 @@ class ProtobufSchema:
         return self.text
 
     @property
+    def file(self) -> _Descriptor:
+        """Its descriptor, for those who read data."""
+        return self._file
+
+    @property
     def serialized(self) -> str:
         """Its descriptor, in base64."""
         return base64.b64encode(self._proto.SerializeToString(deterministic=True)).decode()
