@@ -13,6 +13,9 @@ import msgspec
 
 from kafkaesque.admin.api.messages import Form, SearchFilter
 from kafkaesque.admin.api.scan_part import PIECE_BYTES_MAX, Matcher, Room, search
+from kafkaesque.admin.decoding.bounds import Allowance
+from kafkaesque.admin.decoding.decoder import Decoder
+from kafkaesque.admin.decoding.schema_book import SchemaBook
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
@@ -69,7 +72,8 @@ def run(fetched: list[tuple[bytes, range]], wanted: SearchFilter) -> tuple[int, 
     matcher, records, matches = Matcher(wanted), 0, 0
     for data, offsets in fetched:
         result = FetchResult(records=data, aborted=[], last_stable_offset=0, log_start_offset=0)
-        found = search(result, matcher, offsets, ROOM, Form())
+        decoder = Decoder(SchemaBook(), Allowance())
+        found = search(result, matcher, offsets, ROOM, Form(), decoder)
         records += found.records
         matches += len(found.messages)
     return records, matches

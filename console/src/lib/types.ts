@@ -224,6 +224,8 @@ export interface Content {
   text: string;
   bytes: number;
   is_cut: boolean;
+  schema: UsedSchema | null;
+  undecoded: string | null;
 }
 
 /** A broker's copy of the metadata log. */
@@ -974,6 +976,7 @@ export interface SearchFilter {
   key?: string | null;
   json_path?: string;
   json_value?: string | null;
+  decoded?: boolean;
   since?: number | null;
   before?: number | null;
 }
@@ -999,6 +1002,8 @@ export interface SearchRequest {
   positions?: Record<string, number>;
   limit?: number;
   seconds?: number;
+  key_format?: "auto" | "avro" | "hex" | "json" | "msgpack" | "protobuf" | "text";
+  value_format?: "auto" | "avro" | "hex" | "json" | "msgpack" | "protobuf" | "text";
 }
 
 /** What is to be shown once, and kept by its person alone. */
@@ -1363,6 +1368,14 @@ export interface TransformationView {
   seen_by: number;
   sources: Origin[];
   transformation: TransformationRow;
+}
+
+/** The schema that a key or a value was written with. */
+export interface UsedSchema {
+  id: number;
+  type: string;
+  subject: string;
+  version: number;
 }
 
 /** What is to change of a user; null stays. */

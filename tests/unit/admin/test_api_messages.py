@@ -10,6 +10,9 @@ from kafkaesque.admin.api.messages import LISTED_BYTES_MAX, Form, SearchFilter, 
 from kafkaesque.admin.api.scan_part import Matcher, Room
 from kafkaesque.admin.api.scan_part import search as search_batches
 from kafkaesque.admin.api.searching import SEARCHES_MAX
+from kafkaesque.admin.decoding.bounds import Allowance
+from kafkaesque.admin.decoding.decoder import Decoder
+from kafkaesque.admin.decoding.schema_book import SchemaBook
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.records import Record
@@ -293,5 +296,7 @@ def test_what_was_aborted_is_not_shown() -> None:
         records=records, aborted=[(7, 0)], last_stable_offset=1, log_start_offset=0
     )
     room = Room(records=10, bytes=1_000)
-    found = search_batches(result, Matcher(SearchFilter()), range(1), room, Form())
+    found = search_batches(
+        result, Matcher(SearchFilter()), range(1), room, Form(), Decoder(SchemaBook(), Allowance())
+    )
     assert (found.messages, found.next) == ([], 1)

@@ -1,10 +1,19 @@
 """Messages as people read them: what was written, and as what it could be understood."""
 
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from kafkaesque.admin.api.numbers import Int64
+from kafkaesque.admin.decoding.bounds import UndecodableError
+from kafkaesque.admin.decoding.decoder import (
+    KEY_HEADER,
+    VALUE_HEADER,
+    Decoded,
+    Decoder,
+)
+from kafkaesque.model.records import RecordColumns
 
 #: Of a key, a value or a header as much is shown.
 SHOWN_BYTES_MAX: Final = 1024 * 1024
@@ -14,16 +23,36 @@ LISTED_BYTES_MAX: Final = 8 * 1024
 HEADERS_MAX: Final = 100
 
 
+#: What a key or a value can be shown as; `auto` is what it seems to be.
+Format = Literal["auto", "json", "avro", "protobuf", "msgpack", "text", "hex"]
+
+
+class UsedSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """The schema that a key or a value was written with."""
+
+    id: int
+    #: AVRO, JSON or PROTOBUF.
+    type: str
+    #: Where it is registered: the topic's own subject, if there is one of several.
+    subject: str
+    version: int
+
+
 class Content(msgspec.Struct, frozen=True, kw_only=True):
     """A key, a value or a header."""
 
-    #: `null`, `json`, `text` or `hex`.
+    #: `null`, `json`, `avro`, `protobuf`, `msgpack`, `text` or `hex`.
     kind: str
-    #: JSON as it was written, text, or two hexadecimal digits for each byte.
+    #: JSON as it was written, what was decoded as JSON, text, or two hexadecimal digits for each
+    #: byte.
     text: str
-    #: Of all of it, shown or not.
+    #: Of all of it, as it was written, shown or not.
     bytes: int
     is_cut: bool = False
+    #: Null: it names none.
+    schema: UsedSchema | None = None
+    #: Why it is not shown as what it was wanted, or says, to be.
+    undecoded: str | None = None
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +85,8 @@ class SearchFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     json_path: Annotated[str, msgspec.Meta(max_length=200)] = ""
     #: What is there: a text as it is, anything else as JSON. Null: whatever it is.
     json_value: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
+    #: Whether values are decoded, by their schemas too, before `json_path` is looked for; slower.
+    decoded: bool = False
     #: Records of this time and later, and before that one.
     since: Int64 | None = None
     before: Int64 | None = None
@@ -68,6 +99,73 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "auto"
     #: Of each key, value and header.
     bytes_max: int = LISTED_BYTES_MAX
+    #: How keys and values are decoded, a `Format`; empty: they are not, `kind` is for them, too.
+    key: str = ""
+    value: str = ""
+
+
+def show_message(columns: RecordColumns, row: int, form: Form, decoder: Decoder) -> Message:
+    """Return a record as people read it, without its partition."""
+    timestamp_ms, headers = columns.timestamps_ms[row], columns.headers(row)
+    key_form, value_form = form.key, form.value
+    return Message(
+        partition=-1,
+        offset=columns.offsets[row],
+        timestamp=timestamp_ms if timestamp_ms >= 0 else None,
+        key=_decode(columns.key(row), form, key_form, decoder, headers, KEY_HEADER),
+        value=_decode(columns.value(row), form, value_form, decoder, headers, VALUE_HEADER),
+        headers=[
+            Header(name=name, value=show(value, form)) for name, value in headers[:HEADERS_MAX]
+        ],
+    )
+
+
+def _decode(
+    data: bytes | None,
+    form: Form,
+    wanted: str,
+    decoder: Decoder,
+    headers: Sequence[tuple[str, bytes | None]],
+    header: str,
+) -> Content:
+    """Return bytes as they are decoded, or else as `show` does, with the reason."""
+    if data is None or not wanted:
+        return show(data, form)
+    if wanted in ("text", "hex"):
+        return show(data, msgspec.structs.replace(form, kind=wanted))
+    try:
+        found = decoder.decode(data, wanted, schema_header(headers, header))
+    except UndecodableError as reason:
+        return msgspec.structs.replace(show(data, _auto(form)), undecoded=str(reason))
+    if found is None:
+        return show(data, _auto(form))
+    text = found.json.decode()
+    return Content(
+        kind=found.format,
+        text=text[: form.bytes_max],
+        bytes=len(data),
+        is_cut=len(text) > form.bytes_max,
+        schema=_used(found, is_key=header is KEY_HEADER),
+    )
+
+
+def schema_header(headers: Sequence[tuple[str, bytes | None]], name: str) -> bytes | None:
+    """Return the header that names the schema of a key or a value."""
+    return next((value for each, value in headers if each == name), None)
+
+
+def _auto(form: Form) -> Form:
+    return form if form.kind == "auto" else msgspec.structs.replace(form, kind="auto")
+
+
+def _used(found: Decoded, *, is_key: bool) -> UsedSchema | None:
+    schema = found.schema
+    if schema is None:
+        return None
+    place = schema.key_place if is_key else schema.value_place
+    return UsedSchema(
+        id=schema.id, type=schema.type.value, subject=place.subject, version=place.version
+    )
 
 
 def show(data: bytes | None, form: Form) -> Content:

@@ -16,6 +16,7 @@ from kafkaesque.admin.api.values import (
     TopicGroup,
     Transaction,
 )
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -212,6 +213,8 @@ class ScanQuestion(msgspec.Struct, frozen=True, kw_only=True):
     matches_max: int
     #: Of what is shown; the first message may be longer.
     bytes_max: int
+    #: Whose rights say which schemas are known; null: all are.
+    client: OnBehalfOf | None = None
 
 
 class ScanAnswer(msgspec.Struct, frozen=True, kw_only=True):

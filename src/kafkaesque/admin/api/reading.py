@@ -14,6 +14,7 @@ from kafkaesque.admin.api.messages import (
     LISTED_BYTES_MAX,
     SHOWN_BYTES_MAX,
     Form,
+    Format,
     Message,
     SearchFilter,
 )
@@ -56,6 +57,9 @@ class MessagesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     order: Literal["newest", "oldest"] = "newest"
     limit: Annotated[int, msgspec.Meta(ge=1, le=MESSAGES_MAX)] = 50
     show: Literal["auto", "text", "hex"] = "auto"
+    #: How keys and values are decoded; null: as `show` says.
+    key_format: Format | None = None
+    value_format: Format | None = None
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,9 +188,15 @@ class _PageRead:
             offset=first,
             until=led.stable_offset,
             filter=SearchFilter(),
-            form=Form(kind=query.show, bytes_max=SHOWN_BYTES_MAX if is_one else LISTED_BYTES_MAX),
+            form=Form(
+                kind=query.show,
+                bytes_max=SHOWN_BYTES_MAX if is_one else LISTED_BYTES_MAX,
+                key=query.key_format or query.show,
+                value=query.value_format or query.show,
+            ),
             matches_max=query.limit,
             bytes_max=max(PAGE_BYTES_MAX // count, SHARE_BYTES_MIN),
+            client=self._call.client,
         )
 
         def on_scanned(answer: ScanAnswer | Origin) -> None:

@@ -16,8 +16,19 @@ import msgspec
 
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import OnAnswer, PartServer
-from kafkaesque.admin.api.messages import HEADERS_MAX, Form, Header, Message, SearchFilter, show
+from kafkaesque.admin.api.messages import (
+    Form,
+    Message,
+    SearchFilter,
+    schema_header,
+    show_message,
+)
 from kafkaesque.admin.api.part_pages import SCAN, ScanAnswer, ScanQuestion
+from kafkaesque.admin.api.schema_lookup import Found as Schemas
+from kafkaesque.admin.api.schema_lookup import SchemaLookup
+from kafkaesque.admin.decoding.bounds import QUESTION_BYTES_MAX, Allowance, UndecodableError
+from kafkaesque.admin.decoding.decoder import VALUE_HEADER, Decoder
+from kafkaesque.admin.decoding.schema_book import SchemaBook
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
@@ -64,6 +75,8 @@ class Found:
     records: int = 0
     #: After the last record that was looked at.
     next: int = 0
+    #: Whether nothing more may be decoded, so that nobody knows what fits.
+    is_spent: bool = False
 
 
 class _Scan:
@@ -80,7 +93,10 @@ class _Scan:
         self._records = 0
         self._next = question.offset
         self._messages: list[Message] = []
-
+        self._schemas = SchemaLookup(context, question.topic, question.client)
+        self._book = SchemaBook()
+        #: What may still be decoded.
+        self._decoded_left = QUESTION_BYTES_MAX
         self._room = Room(records=question.matches_max, bytes=question.bytes_max)
 
     def start(self) -> None:
@@ -103,13 +119,29 @@ class _Scan:
             self._end()
             return
         self._bytes += len(outcome.records)
+        self._search(outcome)
+
+    def _search(self, result: FetchResult) -> None:
+        """Search off the loop; once more if schemas were needed that it had not taken along."""
         offsets, room = range(self._next, self._question.until), self._room
         matcher, form = self._matcher, self._question.form
+        decoder = Decoder(self._book, Allowance(self._decoded_left))
 
         def work() -> Found:
-            return search(outcome, matcher, offsets, room, form)
+            return search(result, matcher, offsets, room, form, decoder)
 
-        self._context.doors.condition.disk.run(work, self._on_searched)
+        def on_schemas(found: Schemas) -> None:
+            self._book.add(found)
+            self._search(result)
+
+        def on_searched(found: object, error: Exception | None) -> None:
+            if self._book.missing and error is None:
+                self._schemas.find(self._book.missing, on_schemas)
+            else:
+                self._decoded_left = decoder.allowance.left
+                self._on_searched(found, error)
+
+        self._context.doors.condition.disk.run(work, on_searched)
 
     def _on_searched(self, found: object, error: Exception | None) -> None:
         if not isinstance(found, Found):
@@ -123,6 +155,7 @@ class _Scan:
         self._pieces_left -= 1
         if (
             is_stuck
+            or found.is_spent
             or self._room.is_full
             or not self._pieces_left
             or self._next >= self._question.until
@@ -144,11 +177,17 @@ class _Scan:
 
 
 def search(
-    result: FetchResult, matcher: "Matcher", offsets: range, room: Room, form: Form
+    result: FetchResult,
+    matcher: "Matcher",
+    offsets: range,
+    room: Room,
+    form: Form,
+    decoder: Decoder,
 ) -> Found:
     """Search batches; touches nothing else, so that it may be done on another thread.
 
-    The messages that are found do not say their partition.
+    The messages that are found do not say their partition. If the decoder misses schemas, nothing
+    that was found counts.
 
     Raises:
         KafkaesqueError: a batch cannot be read.
@@ -164,46 +203,39 @@ def search(
             return found
         if is_shown:
             columns = decode_columns(view, DECOMPRESSED_BYTES_MAX, at=header.at)
-            if not _search_batch(columns, matcher, offsets, found, form):
+            if not _search_batch(columns, matcher, offsets, found, form, decoder):
                 return found
         found.next = min(header.next_offset, offsets.stop)
     return found
 
 
 def _search_batch(
-    columns: RecordColumns, matcher: "Matcher", offsets: range, found: Found, form: Form
+    columns: RecordColumns,
+    matcher: "Matcher",
+    offsets: range,
+    found: Found,
+    form: Form,
+    decoder: Decoder,
 ) -> bool:
     """Search one batch; False if there is no room for all that it has."""
     first = bisect_left(columns.offsets, offsets.start)
     end = bisect_left(columns.offsets, offsets.stop)
     for row in matcher.candidates(columns, range(first, end)):
-        if not matcher.matches(columns, row):
+        is_match = matcher.matches(columns, row, decoder)
+        if matcher.is_decoded:
+            found.is_spent = decoder.allowance.is_spent
+        if not (is_match or found.is_spent):
             continue
-        if found.room.is_full:
+        if found.room.is_full or found.is_spent:
             found.records += row - first
             found.next = columns.offsets[row]
             return False
-        message = _message(columns, row, form)
+        message = show_message(columns, row, form, decoder)
         found.messages.append(message)
         shown_bytes = len(message.key.text) + len(message.value.text)
         found.room = Room(found.room.records - 1, found.room.bytes - shown_bytes)
     found.records += end - first
     return True
-
-
-def _message(columns: RecordColumns, row: int, form: Form) -> Message:
-    timestamp_ms = columns.timestamps_ms[row]
-    return Message(
-        partition=-1,
-        offset=columns.offsets[row],
-        timestamp=timestamp_ms if timestamp_ms >= 0 else None,
-        key=show(columns.key(row), form),
-        value=show(columns.value(row), form),
-        headers=[
-            Header(name=name, value=show(value, form))
-            for name, value in columns.headers(row)[:HEADERS_MAX]
-        ],
-    )
 
 
 class Matcher:
@@ -220,10 +252,12 @@ class Matcher:
         if len(self._path) > JSON_DEPTH_MAX or not all(self._path or ["-"]):
             raise InvalidRequest(f"json_path is 1 to {JSON_DEPTH_MAX} names with points between")
         self._decode = _projection(self._path) if self._path else None
+        #: Whether values are decoded before they are looked at.
+        self.is_decoded = wanted.decoded and self._decode is not None
         #: All of these are in the bytes of whatever fits.
         self._needed = [each for each in (self._contains, self._key) if each]
         #: These as well, or there is an escape.
-        self._needed_json = _literals(self._path, wanted.json_value)
+        self._needed_json = [] if self.is_decoded else _literals(self._path, wanted.json_value)
 
     def candidates(self, columns: RecordColumns, rows: range) -> Iterable[int]:
         """Return the rows, in order, that may fit; those that are left out do not."""
@@ -244,8 +278,8 @@ class Matcher:
         # the 46th record of a batch, for one.
         return sorted({*found, *_rows_with(columns, data, _ESCAPE, rows)})
 
-    def matches(self, columns: RecordColumns, row: int) -> bool:
-        """Tell whether a record fits."""
+    def matches(self, columns: RecordColumns, row: int, decoder: Decoder | None = None) -> bool:
+        """Tell whether a record fits; a filter that `is_decoded` needs a decoder."""
         if self._since is not None and columns.timestamps_ms[row] < self._since:
             return False
         if self._before is not None and columns.timestamps_ms[row] >= self._before:
@@ -257,6 +291,8 @@ class Matcher:
         if self._decode is None:
             return True
         value = columns.value(row)
+        if self.is_decoded and value is not None and decoder is not None:
+            value = _decoded(value, columns, row, decoder)
         return value is not None and self._fits_json(value, self._decode)
 
     def _holds(self, columns: RecordColumns, row: int) -> bool:
@@ -283,6 +319,15 @@ class Matcher:
         if isinstance(found, str):
             return found == self._value
         return msgspec.json.encode(found).decode() == self._value
+
+
+def _decoded(value: bytes, columns: RecordColumns, row: int, decoder: Decoder) -> bytes | None:
+    """Return a value as JSON, if it can be decoded; as it is, if it does not seem to be encoded."""
+    try:
+        found = decoder.decode(value, "auto", schema_header(columns.headers(row), VALUE_HEADER))
+    except UndecodableError:
+        return None
+    return value if found is None else found.json
 
 
 def _rows_with(columns: RecordColumns, data: bytes, needle: bytes, rows: range) -> Iterator[int]:

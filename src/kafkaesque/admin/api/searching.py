@@ -17,7 +17,7 @@ import msgspec
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
-from kafkaesque.admin.api.messages import Form, Message, SearchFilter
+from kafkaesque.admin.api.messages import Form, Format, Message, SearchFilter
 from kafkaesque.admin.api.numbers import Int32, Int64
 from kafkaesque.admin.api.part_pages import (
     OFFSET_AT,
@@ -60,6 +60,9 @@ class SearchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     positions: dict[str, Int64] = {}
     limit: Annotated[int, msgspec.Meta(ge=1, le=MATCHES_MAX)] = 100
     seconds: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] = 30
+    #: How keys and values of what is found are decoded.
+    key_format: Format = "auto"
+    value_format: Format = "auto"
 
 
 class SearchLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -110,7 +113,7 @@ class SearchPages:
             # Not before: nobody begins what is for a client that has gone meanwhile.
             self._running += 1
             self._by_user[user] += 1 if user else 0
-            return _Search(self, self._context, request, topic, outlet, user)
+            return _Search(self, self._context, call, topic, outlet)
 
         call.stream(LINES, begin)
 
@@ -129,15 +132,15 @@ class _Search:
         self,
         owner: SearchPages,
         context: Context,
-        request: SearchRequest,
+        call: Call[NoQuery, SearchRequest],
         topic: TopicState,
         outlet: Outlet,
-        user: str,
     ) -> None:
         self._owner = owner
-        self._user = user
+        self._user = call.request.visitor.user or ""
+        self._client = call.client
         self._context = context
-        self._request = request
+        self._request = request = call.body
         self._topic = topic
         self._outlet = outlet
         self._deadline_ms = context.doors.clock.now_ms() + int(request.seconds * 1000)
@@ -275,9 +278,10 @@ class _Search:
             offset=self._positions[partition],
             until=self._ends[partition],
             filter=self._request.filter,
-            form=Form(),
+            form=Form(key=self._request.key_format, value=self._request.value_format),
             matches_max=self._request.limit - self._matches,
             bytes_max=ANSWER_BYTES_MAX,
+            client=self._client,
         )
 
         def on_scanned(answer: ScanAnswer | Origin) -> None:
