@@ -13,14 +13,26 @@ from tests.clients.cluster import KafkaesqueCluster
 
 
 class RegistryCluster(KafkaesqueCluster):
-    """Brokers of ours, each with a port for schemas."""
+    """Brokers of ours, each with a port for schemas and one for the admin API."""
 
     def __init__(self, brokers: int, directory: Path) -> None:
-        self.registry_ports = unused_ports(brokers)
+        ports = unused_ports(2 * brokers)
+        self.registry_ports, self._admin_ports = ports[:brokers], ports[brokers:]
         super().__init__(brokers, directory=directory, sections=self._section)
 
     def _section(self, number: int) -> str:
-        return f'\n[[listener]]\nprotocol = "registry"\nport = {self.registry_ports[number - 1]}\n'
+        ports = {"registry": self.registry_ports, "admin": self._admin_ports}
+        return "".join(
+            f'\n[[listener]]\nprotocol = "{protocol}"\nport = {found[number - 1]}\n'
+            for protocol, found in ports.items()
+        )
+
+    def api(self, number: int, path: str) -> Any:
+        """Ask a broker's admin API; return the JSON of its answer."""
+        port = self._admin_ports[number - 1]
+        status, answer = ask(f"http://127.0.0.1:{port}/api/v1{path}")
+        assert status == 200, answer
+        return answer
 
     def url(self, number: int = 1) -> str:
         """Where a broker is asked."""

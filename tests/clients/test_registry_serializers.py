@@ -1,7 +1,9 @@
 """Confluent's serializers for Python, unchanged: Avro, JSON Schema and Protocol Buffers."""
 
+import json
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,7 @@ def test_json_goes_from_one_broker_to_another(cluster: RegistryCluster) -> None:
     assert deserializer(read, context) == {"id": 7}
 
 
+@cache
 def message_class() -> Any:
     """Return a message that uses a type of another file, as protoc would make it."""
     pool = descriptor_pool.Default()
@@ -112,6 +115,48 @@ def test_protobuf_goes_from_one_broker_to_another(cluster: RegistryCluster) -> N
     kept = registry.get_latest_version("proto-orders-value").schema
     assert kept.schema_str is not None
     assert "map<string, int32> lines = 3;" in kept.schema_str
+
+
+def written_by(kind: str, registry: SchemaRegistryClient, context: SerializationContext) -> bytes:
+    """Return an order as one of the serializers writes it."""
+    if kind == "avro":
+        written = AvroSerializer(registry, AVRO)({"id": 2**40, "note": "ä"}, context)
+    elif kind == "json":
+        written = JSONSerializer(JSON, registry)({"id": 7}, context)
+    else:
+        sent = message_class()(id=5, at=timestamp_pb2.Timestamp(seconds=9), lines={"bolts": 3})
+        config = {"use.deprecated.format": False}
+        written = ProtobufSerializer(message_class(), registry, config)(sent, context)
+    assert written is not None
+    return bytes(written)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("avro", {"id": 2**40, "note": "ä"}),
+        ("json", {"id": 7}),
+        ("protobuf", {"id": "5", "at": "1970-01-01T00:00:09Z", "lines": {"bolts": 3}}),
+    ],
+)
+def test_the_admin_api_decodes_what_serializers_write(
+    cluster: RegistryCluster, kind: str, shown: object
+) -> None:
+    topic = f"decoded-{kind}"
+    registry = client(cluster, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    key = written_by(kind, registry, SerializationContext(topic, MessageField.KEY))
+    value = written_by(kind, registry, SerializationContext(topic, MessageField.VALUE))
+    producer.produce(topic, value, key)
+    assert producer.flush(30) == 0
+    path = f"/topics/{topic}/messages?key_format=auto&value_format={kind}"
+    (item,) = cluster.api(2, path)["items"]
+    for part in ("key", "value"):
+        content = item[part]
+        assert (content["undecoded"], content["kind"]) == (None, kind)
+        assert json.loads(content["text"]) == shown
+        assert content["schema"]["subject"] == f"{topic}-{part}"
+        assert content["schema"]["version"] == 1
 
 
 def test_the_client_manages_subjects(cluster: RegistryCluster) -> None:

@@ -390,3 +390,25 @@ def test_a_schema_is_known_to_who_may_see_one_of_its_subjects(tmp_path: Path) ->
         assert json.loads(value()["text"]) == ORDER_SHOWN
     finally:
         cluster.close()
+
+
+def test_without_the_leader_of_the_schemas_known_ones_serve() -> None:
+    ground = ApiGround(33)
+    ground.create("things")
+    done: list[object] = []
+    register(ground.cluster.brokers["b1"].doors, done)
+    ground.run_until(lambda: bool(done))
+    values = [Record(0, 1, None, framed(number, b"\x04ab")) for number in (6, 99)]
+    assert page(ground, *values)[0]["value"]["kind"] == "avro"
+    for broker in ground.cluster.brokers.values():
+        # Nobody answers who reads its log.
+        broker.doors.schemas._reader._log = Unanswered()
+    known, unknown = page(ground, *values)
+    assert known["value"]["kind"] == "avro"
+    assert "as far as the registry could be read in time" in unknown["value"]["undecoded"]
+
+
+class Unanswered:
+    """A log whose leader is gone."""
+
+    def fetch(self, *_: object) -> None: ...

@@ -12,6 +12,9 @@ from kafkaesque.registry.errors import InvalidSchema, SchemaNotFound
 from kafkaesque.registry.records import SchemaValue
 from kafkaesque.registry.state import RegistryState
 
+#: So long a question waits for the registry's log; its leader may be gone.
+READ_MS_MAX: Final = 1_000
+
 Found = dict[int, KnownSchema | UnknownSchema]
 
 
@@ -23,31 +26,38 @@ class SchemaLookup:
         self._context: Final = context
         self._topic: Final = topic
         self._client: Final = client
+        #: Whether the registry's log was read to its end; None: nobody has tried.
+        self._is_current: bool | None = None
 
     def find(self, ids: Iterable[int], on_found: Callable[[Found], None]) -> None:
-        """Look up schemas; the registry's log is read first if one is not known here.
+        """Look up schemas; the registry's log is read first, if that does not take long.
 
         A schema that the client may not see is told as one that does not exist.
         """
         wanted = sorted(ids)
-        log = self._context.doors.schemas
-        if all(_places(log.state, each) for each in wanted):
-            on_found(self._all(log.state, wanted, is_current=True))
+        if self._is_current is not None:
+            on_found(self._all(wanted))
             return
-        log.catch_up(
-            lambda is_current: on_found(self._all(log.state, wanted, is_current=is_current))
-        )
 
-    def _all(self, state: RegistryState, wanted: Iterable[int], *, is_current: bool) -> Found:
-        return {each: self._one(state, each, is_current=is_current) for each in wanted}
+        def on_read(is_current: bool) -> None:
+            if self._is_current is None:
+                timer.cancel()
+                self._is_current = is_current
+                on_found(self._all(wanted))
 
-    def _one(
-        self, state: RegistryState, schema_id: int, *, is_current: bool
-    ) -> KnownSchema | UnknownSchema:
+        # Else the page would be late for nothing: most schemas are known here for long.
+        timer = self._context.doors.clock.call_later(READ_MS_MAX, lambda: on_read(False))
+        self._context.doors.schemas.catch_up(on_read)
+
+    def _all(self, wanted: Iterable[int]) -> Found:
+        return {each: self._one(each) for each in wanted}
+
+    def _one(self, schema_id: int) -> KnownSchema | UnknownSchema:
+        state = self._context.doors.schemas.state
         places = [each for each in _places(state, schema_id) if self._may_see(each.subject)]
         if not places:
-            old = "" if is_current else "; the leader of the schemas could not be asked"
-            return UnknownSchema(f"there is no schema {schema_id}{old}")
+            late = "" if self._is_current else ", as far as the registry could be read in time"
+            return UnknownSchema(f"there is no schema {schema_id}{late}")
         schema = places[0].as_schema
         try:
             references = resolve(state, schema)
