@@ -6,19 +6,24 @@ batches after the other, without the reading of files. Processor time, best of s
 
 import argparse
 import cProfile
+import io
+import json
 import pstats
+from collections.abc import Callable
 from time import process_time
 
+import fastavro
 import msgspec
 
 from kafkaesque.admin.api.messages import Form, SearchFilter
 from kafkaesque.admin.api.scan_part import PIECE_BYTES_MAX, Matcher, Room, search
 from kafkaesque.admin.decoding.bounds import Allowance
 from kafkaesque.admin.decoding.decoder import Decoder
-from kafkaesque.admin.decoding.schema_book import SchemaBook
+from kafkaesque.admin.decoding.schema_book import KnownSchema, Place, SchemaBook
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
+from kafkaesque.registry.schemas import SchemaType
 
 VALUE_BYTES = 200
 BATCH_RECORDS = 80
@@ -39,6 +44,21 @@ CASES = {
         json_path="order.size", json_value="-1"
     ),
 }
+#: What looks into decoded values, of the same records and of those in Avro.
+DECODED = SearchFilter(json_path="order.size", json_value="-1", decoded=True)
+AVRO = KnownSchema(
+    id=1,
+    type=SchemaType.AVRO,
+    text=(
+        '{"type":"record","name":"R","fields":[{"name":"customer","type":"string"},'
+        '{"name":"order","type":{"type":"record","name":"O","fields":['
+        '{"name":"id","type":"long"},{"name":"size","type":"int"},'
+        '{"name":"note","type":"string"}]}},{"name":"fill","type":"string"}]}'
+    ),
+    references={},
+    key_place=Place(subject="s", version=1),
+    value_place=Place(subject="s", version=1),
+)
 
 
 def value_of(number: int) -> bytes:
@@ -50,14 +70,27 @@ def value_of(number: int) -> bytes:
     return text[:-2] + b"x" * (VALUE_BYTES - len(text)) + b'"}'
 
 
-def pieces() -> list[tuple[bytes, range]]:
+def avro_of(number: int) -> bytes:
+    """Return the same in Avro, after the schema's id."""
+    order = {"id": number, "size": number % 9, "note": "plain"}
+    data = io.BytesIO()
+    data.write(b"\0\0\0\0\1")
+    value = {"customer": f"c-{number % 977}", "order": order, "fill": "x" * 150}
+    fastavro.schemaless_writer(data, PARSED, value)
+    return data.getvalue()
+
+
+PARSED = fastavro.parse_schema(json.loads(AVRO.text))
+
+
+def pieces(write: Callable[[int], bytes]) -> list[tuple[bytes, range]]:
     """Return what is fetched, with the offsets that are in it."""
     made, offset = [], 0
     for _ in range(PIECES):
         first, parts, size = offset, [], 0
         while size < PIECE_BYTES_MAX - 20_000:
             records = [
-                Record(offset + at, 1_790_000_000_000, b"key", value_of(offset + at))
+                Record(offset + at, 1_790_000_000_000, b"key", write(offset + at))
                 for at in range(BATCH_RECORDS)
             ]
             parts.append(bytes(encode_batch(records)))
@@ -72,7 +105,7 @@ def run(fetched: list[tuple[bytes, range]], wanted: SearchFilter) -> tuple[int, 
     matcher, records, matches = Matcher(wanted), 0, 0
     for data, offsets in fetched:
         result = FetchResult(records=data, aborted=[], last_stable_offset=0, log_start_offset=0)
-        decoder = Decoder(SchemaBook(), Allowance())
+        decoder = Decoder(SchemaBook({1: AVRO}), Allowance(1 << 62))
         found = search(result, matcher, offsets, ROOM, Form(), decoder)
         records += found.records
         matches += len(found.messages)
@@ -84,8 +117,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     asked = parser.parse_args()
-    fetched = pieces()
-    for name, wanted in CASES.items():
+    plain, avro = pieces(value_of), pieces(avro_of)
+    cases = [(name, plain, wanted) for name, wanted in CASES.items()]
+    cases += [("decoded JSON path, of JSON", plain, DECODED)]
+    cases += [("decoded JSON path, of Avro", avro, DECODED)]
+    for name, fetched, wanted in cases:
         best, records, matches = 1e9, 0, 0
         for _ in range(ROUNDS):
             begun = process_time()

@@ -151,6 +151,34 @@ test('integers beyond 53 bits and bytes are shown as they were written', async (
   await eyes.close();
 });
 
+test('keys and values are decoded, with a link to their schema, or say why not', async () => {
+  // The schema of orders; its subject is another topic's.
+  await cluster.fillSchemas();
+  await cluster.change('POST', '/topics', { name: 'coded', partitions: 1, replication_factor: 1 });
+  const publish = (bytes) => cluster.change('POST', '/topics/coded/messages', {
+    value: Buffer.from(bytes).toString('base64'), encoding: 'base64',
+  });
+  await publish([0, 0, 0, 0, 1, 6, ...Buffer.from('a-7')]);
+  await publish([0, 0, 0, 0, 99, 1]);
+  await publish([0x81, 0xa3, ...Buffer.from('lam'), 42]);
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/topics/coded'), '{"id":"a-7"}');
+  await eyes.see('orders-value version 1');
+  await eyes.see('not decoded: there is no schema 99');
+  await eyes.see('{"lam":42}');
+  assert.deepEqual(await eyes.hindrances(), []);
+  // Sent again it would be what is shown, and not what was written.
+  assert.equal((await eyes.text()).includes('send again…'), false);
+  await eyes.page.select('select[name=value_format]', 'hex');
+  await eyes.click('button::-p-text(Show)');
+  await eyes.see('000000000106612d37');
+  await eyes.go(cluster.url('/#/topics/coded?field=id&value=a-7'), '1 found; looked at 3');
+  await eyes.click('td a::-p-text(orders-value version 1)');
+  await eyes.see('id of this version');
+  await eyes.close();
+  await cluster.change('DELETE', '/topics/coded');
+});
+
 test('a message is found by its content and sent again, with nothing but clicks', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url(), 'brokers up');
