@@ -20,6 +20,9 @@ from kafkaesque.access.scram_messages import (
     read_client_final,
     read_client_first,
 )
+from kafkaesque.admin.decoding.bounds import Allowance, UndecodableError
+from kafkaesque.admin.decoding.decoder import Decoder
+from kafkaesque.admin.decoding.schema_book import SchemaBook
 from kafkaesque.chassis.amqp.arguments import read_declaration
 from kafkaesque.chassis.amqp.outgoing import read_outgoing
 from kafkaesque.chassis.http_basic import read_basic
@@ -78,6 +81,7 @@ from kafkaesque.routing.selectors.selector import Selector
 from kafkaesque.routing.transformations.errors import BadRule, TransformationFailed
 from kafkaesque.routing.transformations.rules import read_rule
 from kafkaesque.routing.transformations.transformation import Transformation
+from tests.property.decoding_book import SCHEMAS
 from tests.unit.protocols_amqp import peer as amqp_peer
 from tests.unit.protocols_mqtt import clauses as mqtt_clauses
 from tests.unit.protocols_mqtt import peer as mqtt_peer
@@ -491,6 +495,27 @@ _LOGIN_SEEDS: Final = (
 )
 
 
+def _decoding(data: bytes) -> None:
+    """Decode a value as each format, with the first byte of what is left as a header's length."""
+    for wanted in ("auto", "json", "msgpack"):
+        decoder = Decoder(SchemaBook(dict(SCHEMAS)), Allowance())
+        size = data[0] if data else 0
+        for body, header in ((data, None), (data[1 + size :], data[1 : 1 + size])):
+            with suppress(UndecodableError):
+                decoder.decode(body, wanted, header)
+
+
+_DECODING_SEEDS: Final = (
+    b"\0\0\0\0\1\x02\x02\0",
+    b"\0\0\0\0\2\0\x08\x05\x1a\x03\x12\1a\x2a\2\1\2\x30\0",
+    b"\0\0\0\0\2\x02\0\x5a\x0e\x0a\6x/Tree\x12\2\x08\5",
+    b'\0\0\0\0\3{"a":[1,2]}',
+    b"\0\0\0\0\5\x02\0",
+    b"\x82\xa1a\x93\1\xcb\x3f\xf0\0\0\0\0\0\0\xc0\xa1b\xd7\xff\0\0\0\0\0\0\0\1",
+    b"\5\0\0\0\0\1\x02\0",
+)
+
+
 TARGETS: Final[dict[str, Target]] = {
     "amqp": Target(run=_amqp, seeds=_amqp_seeds),
     "amqp-methods": Target(run=_amqp_method, seeds=_amqp_method_seeds),
@@ -512,5 +537,6 @@ TARGETS: Final[dict[str, Target]] = {
     "selectors": Target(run=_selector, seeds=lambda: _SELECTOR_SEEDS),
     "rules": Target(run=_rule, seeds=lambda: _RULE_SEEDS),
     "schemas": Target(run=_schema, seeds=lambda: (b'{"type":"record","fields":[]}', b"1e5")),
+    "decoding": Target(run=_decoding, seeds=lambda: _DECODING_SEEDS),
     "log-ins": Target(run=_login, seeds=lambda: _LOGIN_SEEDS),
 }

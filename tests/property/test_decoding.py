@@ -19,10 +19,10 @@ from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.msgpack_data import read_msgpack
 from kafkaesque.admin.decoding.plain_values import shown_bytes, shown_float
 from kafkaesque.admin.decoding.protobuf_data import read_protobuf
-from kafkaesque.admin.decoding.schema_book import KnownSchema, Place, SchemaBook
+from kafkaesque.admin.decoding.schema_book import SchemaBook
 from kafkaesque.registry.avro import AvroSchema
 from kafkaesque.registry.protobuf import ProtobufSchema
-from kafkaesque.registry.schemas import SchemaType
+from tests.property.decoding_book import PROTO, SCHEMAS
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 DOUBLES = st.floats(width=64)
@@ -172,27 +172,6 @@ def test_avro_that_would_grow_gives_a_reason(name: str, data: bytes, reason: str
 
 # -- Protocol Buffers
 
-PROTO = """
-syntax = "proto3";
-import "google/protobuf/any.proto";
-import "google/protobuf/struct.proto";
-import "google/protobuf/timestamp.proto";
-message Tree {
-  int64 id = 1;
-  string name = 2;
-  repeated Tree children = 3;
-  map<string, Tree> by_name = 4;
-  repeated int32 numbers = 5;
-  bytes data = 6;
-  double ratio = 7;
-  Colour colour = 8;
-  oneof choice { string text = 9; google.protobuf.Timestamp at = 10; }
-  google.protobuf.Any any = 11;
-  google.protobuf.Struct struct = 12;
-  optional bool flag = 13;
-}
-enum Colour { NONE = 0; RED = 1; }
-"""
 TREE = ProtobufSchema(PROTO, {}).file.message_types_by_name["Tree"]
 TREE_CLASS = message_factory.GetMessageClass(TREE)
 FIELDS = st.fixed_dictionaries(
@@ -370,21 +349,6 @@ def test_messagepack_that_would_grow_gives_a_reason(data: bytes, reason: str) ->
 
 # -- all of them
 
-BOOK_SCHEMAS = [
-    (SchemaType.AVRO, '{"type":"record","name":"N","fields":[{"name":"n","type":["null","N"]}]}'),
-    (SchemaType.PROTOBUF, PROTO),
-    (SchemaType.JSON, "{}"),
-    (SchemaType.AVRO, "no schema"),
-    (SchemaType.AVRO, '{"type":"array","items":"null"}'),
-]
-PLACE = Place(subject="s", version=1)
-BOOK = {
-    number: KnownSchema(
-        id=number, type=kind, text=text, references={}, key_place=PLACE, value_place=PLACE
-    )
-    for number, (kind, text) in enumerate(BOOK_SCHEMAS, 1)
-}
-
 
 @given(
     st.sampled_from(["auto", "json", "avro", "protobuf", "msgpack"]),
@@ -401,7 +365,7 @@ BOOK = {
 def test_nothing_but_a_reason_comes_of_any_bytes(
     wanted: Any, data: bytes, header: bytes | None
 ) -> None:
-    decoder = Decoder(SchemaBook(dict(BOOK)), Allowance())
+    decoder = Decoder(SchemaBook(dict(SCHEMAS)), Allowance())
     found = or_reason(lambda: decoder.decode(data, wanted, header))
     if isinstance(found, UndecodableError):
         assert str(found) != ""
