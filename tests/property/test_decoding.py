@@ -19,9 +19,10 @@ from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.msgpack_data import read_msgpack
 from kafkaesque.admin.decoding.plain_values import shown_bytes, shown_float
 from kafkaesque.admin.decoding.protobuf_data import read_protobuf
-from kafkaesque.admin.decoding.schema_book import SchemaBook
+from kafkaesque.admin.decoding.schema_book import KnownSchema, Place, SchemaBook
 from kafkaesque.registry.avro import AvroSchema
 from kafkaesque.registry.protobuf import ProtobufSchema
+from kafkaesque.registry.schemas import SchemaType
 from tests.property.decoding_book import PROTO, SCHEMAS
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -168,6 +169,61 @@ def test_avro_that_would_grow_gives_a_reason(name: str, data: bytes, reason: str
     reason = reason.replace("50 more", f"{2**50} more")
     with pytest.raises(UndecodableError, match=reason):
         read_avro(data, parsed.root, parsed.names, Allowance())
+
+
+#: What schemas are made of, some of it at the wrong place.
+WORDS = st.one_of(
+    st.sampled_from([*sorted(PRIMITIVES), "N", "array", "map", "fixed", "enum", "record", "x"]),
+    st.integers(-1, 2),
+    st.just(1.5),
+    st.none(),
+    st.booleans(),
+)
+NAMES = ["type", "name", "items", "values", "fields", "symbols", "size", "logicalType", "scale"]
+LOGICAL = ["decimal", "uuid", "date", "time-millis", "timestamp-micros"]
+ODD_SCHEMAS = st.recursive(
+    WORDS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+        st.builds(lambda each: {"type": "array", "items": each}, inner),
+        st.builds(lambda each: {"type": "map", "values": each}, inner),
+        st.builds(lambda each: {"type": "fixed", "name": "F", "size": each}, inner),
+        st.builds(lambda each: {"type": "enum", "name": "E", "symbols": each}, inner),
+        st.builds(
+            lambda one, other: {
+                "type": "record",
+                "name": "N",
+                "fields": [{"name": "a", "type": one}, {"name": "b", "type": other}],
+            },
+            inner,
+            inner,
+        ),
+        st.builds(
+            lambda kind, logical, scale: {"type": kind, "logicalType": logical, "scale": scale},
+            inner,
+            st.sampled_from(LOGICAL),
+            inner,
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@given(ODD_SCHEMAS, HOSTILE)
+def test_an_odd_schema_is_refused_or_gives_a_value_or_a_reason(schema: Any, data: bytes) -> None:
+    text = json.dumps(schema)
+    known = KnownSchema(
+        id=1,
+        type=SchemaType.AVRO,
+        text=text,
+        references={},
+        key_place=Place(subject="s", version=1),
+        value_place=Place(subject="s", version=1),
+    )
+    decoder = Decoder(SchemaBook({1: known}), Allowance())
+    found = or_reason(lambda: decoder.decode(b"\0\0\0\0\1" + data, "avro"))
+    assert found is not None
 
 
 # -- Protocol Buffers

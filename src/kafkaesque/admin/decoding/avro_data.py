@@ -44,7 +44,11 @@ def read_avro(data: bytes, root: _Node, names: Mapping[str, _Node], allowance: A
         UndecodableError: these bytes were not written with this schema, or are too large.
     """
     reader = _Reader(data, names, allowance)
-    value = reader.plain(root, 0)
+    try:
+        value = reader.plain(root, 0)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        # fastavro takes schemas that are none, such as a size that is a text.
+        raise UndecodableError(f"its schema does not say how it is read: {error!r}") from None
     reader.check_end()
     return value
 
