@@ -76,6 +76,11 @@ try {
   await cluster.fill({ isHostile: false });
   const stopClient = cluster.keepConnected('shop-frontend');
   await publishFor(cluster, TRAFFIC_MS);
+  // Written with the schema orders-value.
+  for (const id of ['o-17', 'o-18', 'o-19']) {
+    const value = Buffer.from([0, 0, 0, 0, 1, 2 * id.length, ...Buffer.from(id)]).toString('base64');
+    await cluster.change('POST', '/topics/orders/messages', { value, encoding: 'base64' });
+  }
   stopProducer = await cluster.beginTransaction('shop-orders');
   const eyes = await Eyes.open(browser, SIZE);
   for (const [name, page, text] of PAGES) {
