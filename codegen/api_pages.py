@@ -71,8 +71,8 @@ The console ([console.md](console.md)) uses nothing else.
 
 ## Decoded keys and values
 
-Keys and values of a topic's messages are decoded before they are shown. What was written with a
-schema of the [registry](schema-registry.md) names it:
+Keys and values of a topic's and of a queue's messages are decoded before they are shown. What was
+written with a schema of the [registry](schema-registry.md) names it:
 
 ```
 $ curl -s 'http://127.0.0.1:8080/api/v1/topics/orders/messages?limit=1'
@@ -110,8 +110,8 @@ Bytes are base64, timestamps texts. |
 - A search looks with `json_path` into JSON as it was written. With `"decoded":true` in its `filter`
   it decodes values first, which takes longer: about half a million JSON values a second, or 90,000
   of 200 bytes in Avro, where undecoded JSON is searched at 3.5 million.
-- Decoding needs what showing needs, Read on the topic. A schema counts as unknown unless the client
-  may also Describe one of its subjects, as at the registry itself.
+- Decoding needs what showing needs, Read on the topic or the queue. A schema counts as unknown
+  unless the client may also Describe one of its subjects, as at the registry itself.
 - Bounds: 1 MiB a value, which becomes at most 2 MiB of JSON, 64 levels deep; 8 MiB of JSON and 100
   schemas for each partition of a page. Beyond them `undecoded` says so. A page waits one second for
   the registry, and then goes on with the schemas that the broker knows.

@@ -351,6 +351,19 @@ def test_a_search_looks_into_decoded_values() -> None:
     assert offsets({"json_path": "id", "decoded": True}) == [0, 1, 2]
 
 
+def test_messages_of_queues_are_decoded(ground: ApiGround) -> None:
+    ground.create_queue("letters")
+    written = framed(6, b"\x04ab").decode()
+    ground.put("letters", written, "plain", framed(99, b"a").decode())
+    items = ground.get("/queues/letters/messages", "b3")["items"]
+    kinds = [(each["value"]["kind"], each["value"]["text"]) for each in items[:2]]
+    assert kinds == [("avro", '"ab"'), ("text", "plain")]
+    assert items[0]["value"]["schema"]["subject"] == "things-key"
+    assert items[2]["value"]["undecoded"] == "there is no schema 99"
+    (raw, *_) = ground.get("/queues/letters/messages", value_format="hex")["items"]
+    assert raw["value"]["text"] == written.encode().hex()
+
+
 # -- who may
 
 

@@ -1,6 +1,5 @@
 """Messages as people read them: what was written, and as what it could be understood."""
 
-from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -13,6 +12,7 @@ from kafkaesque.admin.decoding.decoder import (
     Decoded,
     Decoder,
 )
+from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.records import RecordColumns
 
 #: Of a key, a value or a header as much is shown.
@@ -107,28 +107,31 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 def show_message(columns: RecordColumns, row: int, form: Form, decoder: Decoder) -> Message:
     """Return a record as people read it, without its partition."""
     timestamp_ms, headers = columns.timestamps_ms[row], columns.headers(row)
-    key_form, value_form = form.key, form.value
     return Message(
         partition=-1,
         offset=columns.offsets[row],
         timestamp=timestamp_ms if timestamp_ms >= 0 else None,
-        key=_decode(columns.key(row), form, key_form, decoder, headers, KEY_HEADER),
-        value=_decode(columns.value(row), form, value_form, decoder, headers, VALUE_HEADER),
+        key=show_key(columns.key(row), headers, form, decoder),
+        value=show_value(columns.value(row), headers, form, decoder),
         headers=[
             Header(name=name, value=show(value, form)) for name, value in headers[:HEADERS_MAX]
         ],
     )
 
 
+def show_key(data: bytes | None, headers: Headers, form: Form, decoder: Decoder) -> Content:
+    """Return a key as it is decoded, or else as `show` does, with the reason."""
+    return _decode(data, form, form.key, decoder, headers, KEY_HEADER)
+
+
+def show_value(data: bytes | None, headers: Headers, form: Form, decoder: Decoder) -> Content:
+    """Return a value as it is decoded, or else as `show` does, with the reason."""
+    return _decode(data, form, form.value, decoder, headers, VALUE_HEADER)
+
+
 def _decode(
-    data: bytes | None,
-    form: Form,
-    wanted: str,
-    decoder: Decoder,
-    headers: Sequence[tuple[str, bytes | None]],
-    header: str,
+    data: bytes | None, form: Form, wanted: str, decoder: Decoder, headers: Headers, header: str
 ) -> Content:
-    """Return bytes as they are decoded, or else as `show` does, with the reason."""
     if data is None or not wanted:
         return show(data, form)
     if wanted in ("text", "hex"):
@@ -149,7 +152,7 @@ def _decode(
     )
 
 
-def schema_header(headers: Sequence[tuple[str, bytes | None]], name: str) -> bytes | None:
+def schema_header(headers: Headers, name: str) -> bytes | None:
     """Return the header that names the schema of a key or a value."""
     return next((value for each, value in headers if each == name), None)
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from kafkaesque.admin.api.messages import Content, Header
+from kafkaesque.admin.api.messages import Content, Format, Header
 from kafkaesque.admin.api.numbers import Number, Unsigned
 from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.values import Listing, View
@@ -44,6 +44,9 @@ class QueueMessagesQuery(QueueQuery, frozen=True, forbid_unknown_fields=True, kw
     offset: Unsigned = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=MESSAGES_MAX)] = 50
     show: Literal["auto", "text", "hex"] = "auto"
+    #: How keys and values are decoded; null: as `show` says.
+    key_format: Format | None = None
+    value_format: Format | None = None
 
 
 class NewQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

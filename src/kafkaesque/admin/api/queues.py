@@ -8,6 +8,7 @@ from typing import Any, Final
 from kafkaesque.access.operations import ResourceType
 from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.decoding_run import DecodingRun
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.messages import (
     HEADERS_MAX,
@@ -16,6 +17,8 @@ from kafkaesque.admin.api.messages import (
     Form,
     Header,
     show,
+    show_key,
+    show_value,
 )
 from kafkaesque.admin.api.paging import PageOf, sort_field, take_page, wants
 from kafkaesque.admin.api.part_pages import QUEUES, QueueRow, QueuesAnswer, QueuesQuestion
@@ -34,6 +37,7 @@ from kafkaesque.admin.api.queue_values import (
     QueuesQuery,
     QueueView,
 )
+from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS, SOURCE_TOPIC
@@ -279,13 +283,29 @@ class QueuePages:
             call.refuse(404, "UnknownPartition", f"the queue has {count} partitions")
             return
         is_one = query.limit == 1
-        form = Form(kind=query.show, bytes_max=SHOWN_BYTES_MAX if is_one else LISTED_BYTES_MAX)
+        form = Form(
+            kind=query.show,
+            bytes_max=SHOWN_BYTES_MAX if is_one else LISTED_BYTES_MAX,
+            key=query.key_format or query.show,
+            value=query.value_format or query.show,
+        )
+        topic = queue.options.get(SOURCE_TOPIC) or queue.queue.name
 
         def on_done(outcome: PeekedMessages | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
                 call.refuse_with(outcome)
                 return
-            items = [_message(query.partition, each, form) for each in outcome.messages]
+            messages = outcome.messages
+
+            def work(decoder: Decoder) -> list[QueuedMessage]:
+                return [_message(query.partition, each, form, decoder) for each in messages]
+
+            DecodingRun(self._context, topic, call.client).run(work, on_shown)
+
+        def on_shown(items: list[QueuedMessage] | None, error: Exception | None) -> None:
+            if items is None:
+                call.refuse(500, "Unreadable", f"the messages cannot be shown: {error}")
+                return
             # A page may have fewer than was asked for, for their bytes, and more may follow.
             following = items[-1].offset + 1 if items else None
             call.answer(
@@ -366,7 +386,7 @@ def _row_of(name: QueueName, part: QueuePart) -> QueueRow:
     )
 
 
-def _message(partition: int, peeked: PeekedMessage, form: Form) -> QueuedMessage:
+def _message(partition: int, peeked: PeekedMessage, form: Form, decoder: Decoder) -> QueuedMessage:
     message = peeked.message
     own = [each for each in message.headers if not each[0].startswith(PREFIX)]
     return QueuedMessage(
@@ -378,8 +398,8 @@ def _message(partition: int, peeked: PeekedMessage, form: Form) -> QueuedMessage
         timestamp=message.timestamp_ms,
         not_before=peeked.not_before_ms or None,
         not_after=peeked.not_after_ms or None,
-        key=show(message.key, form),
-        value=show(message.value, form),
+        key=show_key(message.key, message.headers, form, decoder),
+        value=show_value(message.value, message.headers, form, decoder),
         headers=[Header(name=name, value=show(value, form)) for name, value in own[:HEADERS_MAX]],
         deaths=[
             DeathNote(

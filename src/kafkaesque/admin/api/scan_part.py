@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.decoding_run import DecodingRun
 from kafkaesque.admin.api.fan_out import OnAnswer, PartServer
 from kafkaesque.admin.api.messages import (
     Form,
@@ -24,11 +25,8 @@ from kafkaesque.admin.api.messages import (
     show_message,
 )
 from kafkaesque.admin.api.part_pages import SCAN, ScanAnswer, ScanQuestion
-from kafkaesque.admin.api.schema_lookup import Found as Schemas
-from kafkaesque.admin.api.schema_lookup import SchemaLookup
-from kafkaesque.admin.decoding.bounds import QUESTION_BYTES_MAX, Allowance, UndecodableError
+from kafkaesque.admin.decoding.bounds import UndecodableError
 from kafkaesque.admin.decoding.decoder import VALUE_HEADER, Decoder
-from kafkaesque.admin.decoding.schema_book import SchemaBook
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
@@ -93,10 +91,7 @@ class _Scan:
         self._records = 0
         self._next = question.offset
         self._messages: list[Message] = []
-        self._schemas = SchemaLookup(context, question.topic, question.client)
-        self._book = SchemaBook()
-        #: What may still be decoded.
-        self._decoded_left = QUESTION_BYTES_MAX
+        self._decoding = DecodingRun(context, question.topic, question.client)
         self._room = Room(records=question.matches_max, bytes=question.bytes_max)
 
     def start(self) -> None:
@@ -119,32 +114,16 @@ class _Scan:
             self._end()
             return
         self._bytes += len(outcome.records)
-        self._search(outcome)
-
-    def _search(self, result: FetchResult) -> None:
-        """Search off the loop; once more if schemas were needed that it had not taken along."""
         offsets, room = range(self._next, self._question.until), self._room
         matcher, form = self._matcher, self._question.form
-        decoder = Decoder(self._book, Allowance(self._decoded_left))
 
-        def work() -> Found:
-            return search(result, matcher, offsets, room, form, decoder)
+        def work(decoder: Decoder) -> Found:
+            return search(outcome, matcher, offsets, room, form, decoder)
 
-        def on_schemas(found: Schemas) -> None:
-            self._book.add(found)
-            self._search(result)
+        self._decoding.run(work, self._on_searched)
 
-        def on_searched(found: object, error: Exception | None) -> None:
-            if self._book.missing and error is None:
-                self._schemas.find(self._book.missing, on_schemas)
-            else:
-                self._decoded_left = decoder.allowance.left
-                self._on_searched(found, error)
-
-        self._context.doors.condition.disk.run(work, on_searched)
-
-    def _on_searched(self, found: object, error: Exception | None) -> None:
-        if not isinstance(found, Found):
+    def _on_searched(self, found: Found | None, error: Exception | None) -> None:
+        if found is None:
             self._on_done(RequestRefused(f"the records cannot be searched: {error}"))
             return
         self._messages += self._placed(found)
