@@ -146,8 +146,8 @@ def _fork(job: _Job, files: list[int]) -> tuple[int, int]:
         except OSError as error:
             os.write(telling, struct.pack(">I", error.errno or errno.EIO))
             os._exit(1)
-        for number, file in enumerate(files):
-            os.dup2(file, number)
+        for standard, file in enumerate(files):
+            os.dup2(file, standard)
         os.close(telling)
         return 0, 0
     os.close(telling)

@@ -8,8 +8,9 @@ from kafkaesque.broker.requests.queue_requests import QueueMessage
 from kafkaesque.gateway.mqtt import messages
 from kafkaesque.gateway.mqtt.messages import Encoded, KeptMessages, read_kept
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import STORED_MQTT
 from kafkaesque.protocols.mqtt.packets import Version
-from kafkaesque.protocols.mqtt.stored_message import STORED_MQTT, StoredMessage, write_stored
+from kafkaesque.protocols.mqtt.stored_message import StoredMessage, write_stored
 
 NOW_MS = 1_700_000_000_000
 
