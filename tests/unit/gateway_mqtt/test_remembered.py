@@ -34,10 +34,10 @@ def record(
 def test_the_same_record_of_two_queues_is_one_message_encoded_once() -> None:
     kept, encoded = KeptMessages(), Encoded()
     first = [kept.read(record(offset, b"%d" % offset)).message for offset in range(60)]
-    variants = [encoded.variant(each, Version.V3_1_1, NOW_MS) for each in first]
+    variants = [encoded.variant(each, Version.V3_1_1, NOW_MS, is_of_queue=True) for each in first]
     others = [kept.read(record(offset + 7, b"%d" % offset)).message for offset in range(60)]
     assert all(one is other for one, other in zip(first, others, strict=True))
-    again = [encoded.variant(each, Version.V3_1_1, NOW_MS) for each in others]
+    again = [encoded.variant(each, Version.V3_1_1, NOW_MS, is_of_queue=True) for each in others]
     assert all(one is other for one, other in zip(variants, again, strict=True))
 
 
@@ -67,7 +67,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for body_bytes in (1, 30):
         for number in range(20):
             found = kept.read(record(number, b"%d" % number + bytes(body_bytes))).message
-            encoded.variant(found, Version.V5, NOW_MS)
+            encoded.variant(found, Version.V5, NOW_MS, is_of_queue=True)
             for each in (kept.count, encoded.count):
                 assert each <= (4 if body_bytes == 1 else 3)
     kept.read(record(1, bytes(messages.REMEMBERED_BODY_MAX + 1)))
@@ -79,6 +79,6 @@ def test_a_life_that_ends_is_seen_in_the_next_second() -> None:
     expiring = read_kept(record(1, b"x", headers=(("expires-at", b"%d" % (NOW_MS + 500)),))).message
     other = read_kept(record(2, b"y")).message
     for each in (expiring, other, expiring):
-        assert encoded.variant(each, Version.V5, NOW_MS) is not None
-    assert encoded.variant(other, Version.V5, NOW_MS + 1_000) is not None
-    assert encoded.variant(expiring, Version.V5, NOW_MS + 1_000) is None
+        assert encoded.variant(each, Version.V5, NOW_MS, is_of_queue=True) is not None
+    assert encoded.variant(other, Version.V5, NOW_MS + 1_000, is_of_queue=True) is not None
+    assert encoded.variant(expiring, Version.V5, NOW_MS + 1_000, is_of_queue=True) is None

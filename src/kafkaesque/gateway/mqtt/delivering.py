@@ -253,7 +253,10 @@ class Delivering:
     def _send(self, item: _Item) -> None:
         link, taken = self.link, item.taken
         encoded = link.desk.encoded.variant(
-            item.message, link.codec.version, link.shared.clock.wall_ms()
+            item.message,
+            link.codec.version,
+            link.shared.clock.wall_ms(),
+            is_of_queue=taken is not None,
         )
         if not may_receive(link, item.message.key):
             self._withhold(taken)

@@ -175,49 +175,54 @@ class KeptMessages:
 
 
 class Encoded:
-    """The last messages that were given out, each encoded once for each version.
+    """The last message that was given out, encoded once for each version, and some of queues.
 
-    Thousands may get the same message, one after the other; or some messages first, and then the
-    next one gets the same ones.
+    Thousands may get the same live message, one after the other. Of queues one session gets some
+    messages, and then the next one gets the same ones.
     """
 
-    __slots__ = ("_bytes", "_message", "_now_s", "_others", "_variants")
+    __slots__ = ("_bytes", "_message", "_now_s", "_of_queues", "_variants")
 
     def __init__(self) -> None:
         self._message: LiveMessage | None = None
         self._now_s = 0
         self._variants: dict[Version, PublishVariant | None] = {}
-        #: With the last one; by the messages' identity.
-        self._others: dict[LiveMessage, dict[Version, PublishVariant | None]] = {}
+        #: By the messages' identity.
+        self._of_queues: dict[LiveMessage, dict[Version, PublishVariant | None]] = {}
         self._bytes = 0
 
     @property
     def count(self) -> int:
-        """How many are remembered."""
-        return len(self._others)
+        """How many of queues are remembered."""
+        return len(self._of_queues)
 
-    def variant(self, message: LiveMessage, version: Version, now_ms: int) -> PublishVariant | None:
+    def variant(
+        self, message: LiveMessage, version: Version, now_ms: int, *, is_of_queue: bool = False
+    ) -> PublishVariant | None:
         """Return a message in a version; None if it cannot be said in MQTT, or its life is over."""
         now_s = now_ms // 1_000
         if message is not self._message or now_s != self._now_s:
-            self._turn_to(message, now_s)
+            if now_s != self._now_s:
+                self._forget()
+            self._message, self._now_s = message, now_s
+            self._variants = self._found_of(message) if is_of_queue else {}
         if version not in self._variants:
             self._variants[version] = _variant_of(message, version, now_ms)
         return self._variants[version]
 
-    def _turn_to(self, message: LiveMessage, now_s: int) -> None:
-        found = self._others.get(message) if now_s == self._now_s else None
+    def _found_of(self, message: LiveMessage) -> dict[Version, PublishVariant | None]:
+        found = self._of_queues.get(message)
         if found is None:
             size = len(message.body)
-            is_full = (
-                len(self._others) >= REMEMBERED_MAX or self._bytes + size > REMEMBERED_BYTES_MAX
-            )
-            if is_full or now_s != self._now_s:
-                self._others.clear()
-                self._bytes = 0
-            found = self._others[message] = {}
+            if len(self._of_queues) >= REMEMBERED_MAX or self._bytes + size > REMEMBERED_BYTES_MAX:
+                self._forget()
+            found = self._of_queues[message] = {}
             self._bytes += size
-        self._message, self._now_s, self._variants = message, now_s, found
+        return found
+
+    def _forget(self) -> None:
+        self._of_queues.clear()
+        self._bytes = 0
 
 
 def _variant_of(message: LiveMessage, version: Version, now_ms: int) -> PublishVariant | None:
