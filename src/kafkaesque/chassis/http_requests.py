@@ -10,7 +10,6 @@ there are events, or from the end of a request until `start_next`: what waits he
 one slice held, whatever a client sends ahead.
 """
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,7 +90,8 @@ class HttpRequests:
         self._parser = httptools.HttpRequestParser(self)
         #: What was not given to the parser yet.
         self._left = bytearray()
-        self._events: Final[deque[Event]] = deque()
+        #: A list, as most are empty: an empty deque takes 0.6 KB for each client.
+        self._events: Final[list[Event]] = []
         #: What follows the events, where that is not understood.
         self._refusal: NotUnderstood | None = None
         self._target = b""
@@ -124,7 +124,7 @@ class HttpRequests:
             if not self._left:
                 return None
             self._read()
-        event = events.popleft()
+        event = events.pop(0)
         self.is_done = event is END_OF_REQUEST
         return event
 
@@ -197,6 +197,7 @@ class HttpRequests:
             self._refusal = refusal
             raise
         self._events.append(head)
+        self._headers = []
 
     def on_chunk_header(self) -> None:
         self._begins_chunk = True
