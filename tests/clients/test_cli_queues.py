@@ -65,6 +65,25 @@ def test_a_queue_over_a_topic_with_partitions_is_emptied(cli: Cli, bootstrap_ser
     assert sum(each.count("in-flight") for each in peeked) == len(kept.output.split())
 
 
+def test_a_queue_of_several_partitions_is_used_as_any_other(cli: Cli) -> None:
+    name = unique("parted")
+    cli("queue", "create", name, "-c", "partitions=3")
+    for number in range(3):
+        cli("queue", "put", name, str(number))
+    document = cli("queue", "describe", name, "--json").document
+    assert [each["partition"] for each in document["partitions"]] == [0, 1, 2]
+    assert len({each["leader"] for each in document["partitions"]}) == 3
+    assert document["counts"]["ready"] == 3
+    assert "ready" in cli("queue", "peek", name, "-p", "2").output
+    got = cli("queue", "get", name, "--count", "3", "--wait", "20")
+    assert sorted(got.output.split()) == ["0", "1", "2"]
+    assert _has(cli, name, ready=0, in_flight=0, removed_settled=3)()
+    fixed = cli("queue", "alter", name, "-c", "partitions=4", code=2)
+    assert "partitions cannot be changed" in fixed.errors
+    ordered = cli("queue", "alter", name, "-c", "max.length=5", code=2)
+    assert "several partitions has no max.length" in ordered.errors
+
+
 def test_lines_of_standard_input_are_put_as_they_come(cli: Cli, queue: str) -> None:
     lines = "".join(f"task {number}\n" for number in range(2_500)) + "the last"
     assert "2501 messages" in cli("queue", "put", queue, text=lines).output

@@ -309,8 +309,8 @@ TRANSACTION_OLDEST = _gauge(
 QUEUES = _gauge("queues", "Queues of the whole cluster, as this broker knows.")
 QUEUES_LED = _gauge(
     "queues_led",
-    "Logs of queues that this broker leads. A queue has one; a queue over a topic has as many as "
-    "the topic has partitions.",
+    "Logs of queues that this broker leads. A queue has one, or as many as its option partitions "
+    "says; a queue over a topic has as many as the topic.",
 )
 QUEUES_LEADERLESS = _gauge(
     "queues_leaderless", "Logs of queues of the whole cluster without a leader, as far as known."

@@ -236,6 +236,7 @@ class LogParts(LinkParts):
             incarnation=self.incarnation,
             clock=clock,
             metadata=self.metadata,
+            leaders=self.leaders,
             calls=self.queue_calls,
             hosts=self.queue_hosts,
         )

@@ -95,7 +95,7 @@ class Shown:
     headers: Headers
     attempt: int
     failures: int
-    #: Of a queue over a topic, which has as many as the topic.
+    #: Of a queue that has several.
     partition: int = 0
     #: Where it is, if it was looked at and not taken.
     place: str = ""

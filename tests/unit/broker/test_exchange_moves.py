@@ -60,6 +60,7 @@ class Ground:
         self.moves = ExchangeMoves(
             ExchangeWay("/", "dead", None),
             self.state.queues[QueueName("/", "work")],
+            self.state.queues[QueueName("/", "work")].partitions[0],
             cast("MetadataView", self.cluster),
             cast("QueueCalls", self),
             cast("Forwarder", self),
@@ -122,7 +123,7 @@ class Ground:
         return found
 
 
-def made(letter: Letter, _: TopicId, not_before_ms: int) -> bytes:
+def made(letter: Letter, _: TopicId, partition: int, not_before_ms: int) -> bytes:
     options = BatchOptions(producer_id=1, producer_epoch=0, base_sequence=letter.offset)
     return bytes(encode_batch([letter.record._replace(offset=0)], options))
 

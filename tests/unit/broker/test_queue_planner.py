@@ -513,3 +513,65 @@ def test_what_is_transient_stays_so(with_processes: Cluster) -> None:
     change = ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={"transient": None})
     with pytest.raises(InvalidConfig, match="cannot be changed"):
         with_processes.do(change)
+
+
+# -- several partitions
+
+
+def test_a_queue_has_as_many_logs_as_it_is_said_to_have(cluster: Cluster) -> None:
+    create(cluster, partitions="3")
+    placed = cluster.state.queue(TASKS).partitions
+    assert [each.partition for each in placed] == [0, 1, 2]
+    assert sorted(each.replicas[0] for each in placed) == [1, 2, 3]
+    create(cluster, partitions="3")
+    with pytest.raises(QueueExists, match="differs in partitions"):
+        create(cluster)
+
+
+@pytest.mark.parametrize("count", ["0", "65", "many"])
+def test_there_are_not_any_number_of_logs(cluster: Cluster, count: str) -> None:
+    with pytest.raises(InvalidConfig, match="partitions"):
+        create(cluster, partitions=count)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("max.priority", "5", "max.priority"),
+        ("max.length", "5", "max.length"),
+        ("max.length.bytes", "5", "max.length.bytes"),
+        ("max.in.flight", "5", "max.in.flight"),
+        ("sharing", "single-active", "sharing=single-active"),
+        ("sharing", "exclusive", "sharing=exclusive"),
+        ("transient", "true", "transient"),
+        ("source.topic", "events", "source.topic"),
+        ("forward.exchange", "amq.topic", "forward.exchange"),
+    ],
+)
+def test_what_needs_one_order_over_the_whole_is_refused(
+    cluster: Cluster, option: str, value: str, says: str
+) -> None:
+    cluster.do(CreateTopic(name="events", partition_count=1))
+    with pytest.raises(InvalidConfig, match=f"several partitions has no {says}"):
+        create(cluster, **{option: value}, partitions="2")
+    create(cluster, partitions="2")
+    if option not in ("transient", "source.topic"):
+        change = ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={option: value})
+        with pytest.raises(InvalidConfig, match=f"several partitions has no {says}"):
+            cluster.do(change)
+
+
+def test_ids_are_those_of_a_group_where_groups_are_spread(cluster: Cluster) -> None:
+    options = {"deduplication_ms": "1000", "ordered_groups": "true", "partitions": "2"}
+    with pytest.raises(InvalidConfig, match=r"deduplication\.scope=group"):
+        create(cluster, **options)
+    create(cluster, **options, deduplication_scope="group")
+
+
+@pytest.mark.parametrize("count", ["1", "3", None])
+def test_the_number_of_logs_stays(cluster: Cluster, count: str | None) -> None:
+    create(cluster, partitions="2")
+    change = ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={"partitions": count})
+    with pytest.raises(InvalidConfig, match="partitions cannot be changed"):
+        cluster.do(change)
+    cluster.do(ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={"partitions": "2"}))

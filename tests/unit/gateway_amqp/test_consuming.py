@@ -198,8 +198,8 @@ def test_what_is_acknowledged_together_is_one_request_and_comes_before_the_next(
         asked.append(type(request).__name__)
         send_on(door, request, *more)
 
-    send_on = Queues.ask
-    monkeypatch.setattr(Queues, "ask", ask)
+    send_on = Queues.ask_whole
+    monkeypatch.setattr(Queues, "ask_whole", ask)
     methods: list[m.Method] = [m.BasicAck(delivery_tag=tag) for tag in (1, 2, 3, 4, 5)]
     methods.append(m.BasicGet(queue=name))
     client.write(b"".join(write_frame(METHOD, 1, write_method(each)) for each in methods))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.queues.whole_numbers import part_of
 from kafkaesque.gateway.kafka.queue_admin import Maintenance
 from kafkaesque.gateway.kafka.queues import Action
 from kafkaesque.model.batch_encoder import encode_batch
@@ -21,6 +22,7 @@ from kafkaesque.protocols.kafka.messages import (
     settle_messages_request,
     take_messages_request,
 )
+from kafkaesque.protocols.kafka.messages import run_transaction_request as run
 from kafkaesque.protocols.kafka.messages.alter_queue_request import AlterQueueRequest
 from kafkaesque.protocols.kafka.messages.alter_queue_request import SetOption as Change
 from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueueRequest, SetOption
@@ -413,3 +415,108 @@ def test_who_is_not_attached_is_told_so_where_consumers_do_not_share(
     answer = take(cluster, name)
     assert answer.error_code == ErrorCode.QUEUE_IN_USE
     assert "sharing" in answer.error_message
+
+
+# -- several partitions
+
+
+def put_in_groups(cluster: LiveCluster, name: str, count: int, node: int = 1) -> list[int]:
+    """Put messages of five groups as one batch."""
+    records = [
+        Record(at, 0, None, b"%d" % at, ((GROUP, b"g%d" % (at % 5)),)) for at in range(count)
+    ]
+    batch = encode_batch(records)
+    answer = cluster.ask(
+        put_messages_request.PutMessagesRequest(VHOST, name, TIMEOUT_MS, batch), node=node
+    )
+    assert answer.error_code == 0, answer
+    offsets: list[int] = answer.offsets
+    return offsets
+
+
+def test_plain_batches_go_to_one_partition_after_the_other(cluster: LiveCluster, name: str) -> None:
+    assert create(cluster, name, partitions="3") == 0
+    numbers = [put(cluster, name, b"%d" % at, b"%d" % at) for at in range(3)]
+    assert sorted(part_of(first)[0] for first, _ in numbers) == [0, 1, 2]
+    assert [second - first for first, second in numbers] == [1, 1, 1]
+    assert counts(cluster, name)["ready"] == 6
+    seen: set[tuple[int, bytes | None]] = set()
+    for _ in range(3):
+        taken = take(cluster, name, node=2)
+        (first, second) = values_of(taken)
+        assert first == second
+        seen.add((taken.partition, first))
+        assert settle(cluster, name, taken) == []
+    assert {partition for partition, _ in seen} == {0, 1, 2}
+    assert counts(cluster, name)["removed_settled"] == 6
+
+
+def test_a_batch_of_groups_is_spread_by_them(cluster: LiveCluster, name: str) -> None:
+    assert create(cluster, name, partitions="3", ordered_groups="true") == 0
+    numbers = put_in_groups(cluster, name, 20) + put_in_groups(cluster, name, 20, node=2)
+    homes = [{part_of(each)[0] for each in numbers[group::5]} for group in range(5)]
+    assert [len(each) for each in homes] == [1] * 5
+    assert len(set[int]().union(*homes)) > 1
+    assert len(set(numbers)) == 40
+
+
+def test_a_message_that_asks_for_too_much_keeps_its_batch_out(
+    cluster: LiveCluster, name: str
+) -> None:
+    assert create(cluster, name, partitions="3", ordered_groups="true") == 0
+    records = [Record(at, 0, None, b"x", ((GROUP, b"g%d" % at),)) for at in range(9)]
+    records[4] = records[4]._replace(headers=(*records[4].headers, (PRIORITY, b"3")))
+    batch = encode_batch(records)
+    answer = cluster.ask(put_messages_request.PutMessagesRequest(VHOST, name, TIMEOUT_MS, batch))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "priorities" in answer.error_message
+    assert counts(cluster, name)["arrived"] == 0
+
+
+def test_who_waits_gets_what_comes_to_any_partition(cluster: LiveCluster, name: str) -> None:
+    assert create(cluster, name, partitions="3") == 0
+    seen: set[int] = set()
+    for _ in range(6):
+        cluster.loop.call_later(0.05, lambda: _put_soon(cluster, name))
+        taken = take(cluster, name, 1, wait_ms=20_000)
+        assert values_of(taken) == [b"soon"]
+        assert settle(cluster, name, taken) == []
+        seen.add(taken.partition)
+    assert len(seen) > 1
+
+
+def test_a_transaction_settles_in_partitions_and_puts_into_them(
+    cluster: LiveCluster, name: str
+) -> None:
+    assert create(cluster, name, partitions="3", ordered_groups="true") == 0
+    put_in_groups(cluster, name, 20)
+    entries: dict[int, tuple[Any, list[Any]]] = {}
+    while values_of(taken := take(cluster, name, 20)):
+        claims = [
+            run.TransactionClaim(each.offset, each.offset + 1, attempt)
+            for each, attempt in zip(
+                decode_batch(taken.records, BYTES), taken.attempts, strict=True
+            )
+        ]
+        entries.setdefault(taken.partition, (None, []))[1].extend(claims)
+    assert len(entries) > 1
+    held = sum(len(claims) for _, claims in entries.values())
+    records = [Record(at, 0, None, b"new", ((GROUP, b"h%d" % at),)) for at in range(8)]
+    queues = [
+        run.TransactionQueue(name, partition, None, claims)
+        for partition, (_, claims) in sorted(entries.items())
+    ]
+    first = queues[0]
+    queues[0] = run.TransactionQueue(name, first.partition, encode_batch(records), first.claims)
+    answer = cluster.ask(run.RunTransactionRequest(VHOST, queues, [], TIMEOUT_MS))
+    assert (answer.error_code, answer.is_committed) == (0, True), answer
+    numbers = answer.queues[0].offsets
+    assert len(set(numbers)) == 8
+    assert len({part_of(each)[0] for each in numbers}) > 1
+    assert [each.offsets for each in answer.queues[1:]] == [[]] * (len(queues) - 1)
+    after = counts(cluster, name)
+    assert (after["removed_settled"], after["arrived"]) == (held, 28)
+    # The same once more: what was settled is stale, and nothing is put.
+    again = cluster.ask(run.RunTransactionRequest(VHOST, queues, [], TIMEOUT_MS))
+    assert (again.error_code, again.is_committed) == (0, False), again
+    assert counts(cluster, name)["arrived"] == 28

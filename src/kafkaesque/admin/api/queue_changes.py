@@ -314,7 +314,7 @@ def _words(command: str, name: QueueName) -> list[str]:
     return words if name.vhost == DEFAULT_VHOST else [*words, "--vhost", name.vhost]
 
 
-def _place_nothing() -> tuple[PartitionPlacement, ...]:
+def _place_nothing(_: int) -> tuple[PartitionPlacement, ...]:
     return ()
 
 

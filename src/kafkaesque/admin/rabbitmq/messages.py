@@ -134,7 +134,7 @@ class MessagePages:
         queue = self._queues.find(call)
         if queue.options.get(STREAM_TOPIC):
             raise ApiRefused(400, "a stream is read with a consumer")
-        if len(queue.partitions) > 1:
+        if queue.source is not None and len(queue.partitions) > 1:
             raise ApiRefused(400, "a queue over a topic of several partitions is not read here")
         call.need(Operation.READ, ResourceType.QUEUE, queue_resource(queue.queue))
         take = TakeMessages(
@@ -193,7 +193,7 @@ class MessagePages:
             else:
                 call.guard(lambda: then(outcome))
 
-        self._context.doors.queues.ask(request, kind, CHANGE_MS_MAX, on_done)
+        self._context.doors.queues.ask_whole(request, kind, CHANGE_MS_MAX, on_done)
 
 
 def _payload(body: NewMessage) -> bytes:

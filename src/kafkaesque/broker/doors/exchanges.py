@@ -301,7 +301,8 @@ class Exchanges:
         found = self._cluster.state.queues_by_vhost.get(vhost, {}).get(queue)
         if found is None:
             raise UnknownQueue(f"no queue '{queue}' in vhost '{vhost}'")
-        return self._cluster.leaders.leader(found.partitions[0].group) == self._cluster.node
+        leader, node = self._cluster.leaders.leader, self._cluster.node
+        return any(leader(each.group) == node for each in found.partitions)
 
 
 def _in_topics(publication: Publication) -> NewMessage:

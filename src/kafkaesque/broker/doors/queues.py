@@ -6,16 +6,20 @@ from typing import Final, NamedTuple, TypeVar
 from msgspec import UNSET
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.doors.parted_queues import PartedQueues
+from kafkaesque.broker.doors.parted_takes import OnTaken
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import OWN_VHOST_MARK, QueueName
 from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.hosts import QueueHosts
+from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     ConsumerName,
     PutMessages,
     PutResult,
     QueueCounts,
+    TakeMessages,
 )
 from kafkaesque.env.clock import Clock
 from kafkaesque.model import message_headers as names
@@ -74,7 +78,16 @@ class Queues:
     `RequestTimedOut` says that nobody knows. Callbacks come once, maybe at once.
     """
 
-    __slots__ = ("_calls", "_clock", "_hosts", "_incarnation", "_metadata", "_node", "_number")
+    __slots__ = (
+        "_calls",
+        "_clock",
+        "_hosts",
+        "_incarnation",
+        "_metadata",
+        "_node",
+        "_number",
+        "_parted",
+    )
 
     def __init__(
         self,
@@ -83,6 +96,7 @@ class Queues:
         incarnation: int,
         clock: Clock,
         metadata: MetadataView,
+        leaders: LeadersTable,
         calls: QueueCalls,
         hosts: QueueHosts,
     ) -> None:
@@ -93,6 +107,7 @@ class Queues:
         self._calls = calls
         self._hosts = hosts
         self._number = 0
+        self._parted = PartedQueues(clock=clock, metadata=metadata, leaders=leaders, calls=calls)
 
     def find(self, name: QueueName) -> QueueState:
         """Return a queue, as far as this broker has heard.
@@ -163,6 +178,8 @@ class Queues:
     ) -> None:
         """Put messages into a queue, in order; no consumer has to be there.
 
+        The result has their numbers in the whole queue, see `ask_whole`.
+
         With `is_strict`, a message that has a priority, a group or an identity is refused where the
         queue has no option for that.
         """
@@ -193,7 +210,7 @@ class Queues:
             timeout_ms=timeout_ms,
             is_strict=True if is_strict else UNSET,
         )
-        self._calls.ask(request, PutResult, timeout_ms, on_done)
+        self.ask_whole(request, PutResult, timeout_ms, on_done)
 
     def ask(
         self,
@@ -202,8 +219,30 @@ class Queues:
         timeout_ms: int,
         on_done: Callable[[ResultT | RequestRefused], None],
     ) -> None:
-        """Ask the leader of a queue's log; see `queue_requests` for what there is."""
+        """Ask the leader of one partition of a queue; see `queue_requests` for what there is."""
         self._calls.ask(request, result_type, timeout_ms, on_done)
+
+    def ask_whole(
+        self,
+        request: AnyQueueRequest,
+        result_type: type[ResultT],
+        timeout_ms: int,
+        on_done: Callable[[ResultT | RequestRefused], None],
+    ) -> None:
+        """Ask a queue, however many partitions it has: each message has a number in the whole.
+
+        Offsets and claims of request and result are such numbers (`whole_numbers`). In a queue of
+        one partition they are its offsets.
+        """
+        queue = self._metadata.state.queues_by_log.get(TopicId(request.log_id))
+        if queue is None or len(queue.partitions) == 1:
+            self._calls.ask(request, result_type, timeout_ms, on_done)
+        else:
+            self._parted.ask(queue, request, result_type, timeout_ms, on_done)
+
+    def take_any(self, queue: QueueState, take: TakeMessages, on_taken: OnTaken) -> None:
+        """Take messages of any partition; told with the partition, in which they have offsets."""
+        self._parted.take(queue, take, on_taken)
 
 
 def _is_own(vhost: str) -> bool:

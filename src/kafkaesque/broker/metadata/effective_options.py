@@ -12,7 +12,14 @@ import msgspec
 from kafkaesque.broker.metadata.cluster_state import ClusterState, EffectiveOptions, QueueState
 from kafkaesque.broker.metadata.policy_planner import queue_arguments_of
 from kafkaesque.broker.options.queue_arguments import QUEUE_TYPE, REJECTIONS, read_arguments
-from kafkaesque.broker.options.queues import DECLARATION, NOT_OF_CURSORS, STREAM_TOPIC, make_policy
+from kafkaesque.broker.options.queues import (
+    DECLARATION,
+    NOT_OF_CURSORS,
+    NOT_OF_PARTITIONED,
+    STREAM_TOPIC,
+    make_policy,
+    partition_count,
+)
 from kafkaesque.model.errors import ConfigError, InvalidConfig
 from kafkaesque.routing.exchanges.records import PolicyPut
 from kafkaesque.routing.policies import NO_POLICIES, Applied, Policies, Target
@@ -82,10 +89,13 @@ def _policies(state: ClusterState, queue: QueueState) -> Policies:
 def _merged(queue: QueueState, applied: Applied) -> _Options:
     own = queue.options
     merged = dict(own)
+    useless: tuple[str, ...] = NOT_OF_CURSORS if queue.source is not None else ()
+    if partition_count(own) > 1:
+        useless = (*NOT_OF_PARTITIONED, "sharing")
     for policy in applied:
         said = _options_of(policy)
         for name, value in said.items():
-            if queue.source is not None and name in NOT_OF_CURSORS:
+            if name in useless:
                 continue
             if name in _LIMITS:
                 merged[name] = _smaller(merged.get(name), value)

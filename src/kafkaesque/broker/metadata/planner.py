@@ -229,8 +229,8 @@ def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs)
             log_id, records = plan_queue(
                 state,
                 command,
-                place=lambda: number_groups(
-                    state, place_new(state, 1, command.replication_factor, inputs)
+                place=lambda count: number_groups(
+                    state, place_new(state, count, command.replication_factor, inputs)
                 ),
                 number=lambda placed: number_groups(state, placed),
                 new_id=inputs.new_topic_id,

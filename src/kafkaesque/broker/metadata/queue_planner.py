@@ -43,6 +43,7 @@ from kafkaesque.broker.options.queues import (
     MOVE_TASKS,
     NAMES_OF_TARGETS,
     OF_THE_LOG,
+    PARTITIONS,
     QUEUES_MAX,
     SHORT_TEXTS,
     SOURCE_START,
@@ -53,6 +54,7 @@ from kafkaesque.broker.options.queues import (
     exchange_of_target,
     is_transient,
     make_policy,
+    partition_count,
     topic_of_target,
 )
 from kafkaesque.broker.requests.queue_commands import (
@@ -98,7 +100,7 @@ def plan_queue(
     state: ClusterState,
     command: CreateQueue,
     *,
-    place: Callable[[], tuple[PartitionPlacement, ...]],
+    place: Callable[[int], tuple[PartitionPlacement, ...]],
     number: Number,
     new_id: Callable[[], TopicId],
     wall_ms: int,
@@ -138,7 +140,8 @@ def plan_queue(
     source = _source(state, options)
     partitions: tuple[PartitionPlacement, ...] = ()
     if home is None:
-        partitions = place() if source is None else number(_placed_as(source))
+        own = partition_count(options)
+        partitions = place(own) if source is None else number(_placed_as(source))
     record = QueueCreated(
         vhost=name.vhost,
         name=name.name,
@@ -309,6 +312,8 @@ def plan_queue_change(
         if options.get(fixed) != queue.options.get(fixed):
             raise InvalidConfig(f"{fixed} cannot be changed: make another queue")
     options = _checked(state, queue.queue, options)
+    if partition_count(options) != partition_count(queue.options):
+        raise InvalidConfig(f"{PARTITIONS} cannot be changed: make another queue")
     if options == queue.options:
         return []
     changed: list[QueueChanged | TopicConfigChanged] = [
@@ -386,6 +391,7 @@ def _expect_equal(queue: QueueState, options: Mapping[str, str]) -> None:
     is_equal = is_equal and is_transient(queue.options) == is_transient(options)
     rules = [each.get(TRANSFORMATION_OUT, "") for each in (queue.options, options)]
     is_equal = is_equal and rules[0] == rules[1]
+    is_equal = is_equal and partition_count(queue.options) == partition_count(options)
     if not is_equal or is_encrypted(queue.options) != is_encrypted(options):
         differing = sorted(
             name

@@ -8,6 +8,8 @@ from typing import Final
 
 from kafkaesque.broker.options.queues import (
     DEFAULT_EXCHANGE_WORD,
+    PARTITIONS,
+    PARTITIONS_MAX,
     TRANSFORMATION_OUT,
     YEAR_MS,
 )
@@ -20,6 +22,8 @@ QUEUE_TYPES: Final = ("classic", "quorum")
 STREAM: Final = "stream"
 MAX_AGE: Final = "x-max-age"
 SEGMENT_BYTES: Final = "x-stream-max-segment-size-bytes"
+#: RabbitMQ has no such argument.
+PARTITIONS_ARGUMENT: Final = "x-partitions"
 GROUP_SIZE: Final = "x-quorum-initial-group-size"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 TRANSFORMATION_OUT_ARGUMENT: Final = "x-transformation-out"
@@ -103,6 +107,11 @@ def _transformation(name: str, value: object) -> Options:
     return {TRANSFORMATION_OUT: value}
 
 
+def _partitions(name: str, value: object) -> Options:
+    options = _number(PARTITIONS, PARTITIONS_MAX, least=1)(name, value)
+    return {} if value == 1 else options
+
+
 def _bad(name: str, why: str) -> InvalidConfig:
     return InvalidConfig(f"invalid arg '{name}': {why}")
 
@@ -140,6 +149,7 @@ _ARGUMENTS: Final[Mapping[str, _Reader]] = {
     "x-quorum-target-group-size": _number("", 2**15 - 1, least=1),
     "x-queue-mode": _text("default", "lazy"),
     TRANSFORMATION_OUT_ARGUMENT: _transformation,
+    PARTITIONS_ARGUMENT: _partitions,
 }
 
 

@@ -55,8 +55,24 @@ TRANSFORMATION_OUT: Final = "transformation.out"
 WRITE_CACHING: Final = "write.caching"
 #: Whether a queue is in one broker's memory alone.
 TRANSIENT: Final = "transient"
+#: How many logs a queue of its own has.
+PARTITIONS: Final = "partitions"
+PARTITIONS_MAX: Final = 64
 #: What says nothing of a queue without a log, or needs one.
 NOT_OF_TRANSIENT: Final = (SOURCE_TOPIC, FORWARD_EXCHANGE, WRITE_CACHING, STREAM_TOPIC)
+#: What a queue of several partitions cannot have: it needs one order, or one count, over the whole.
+NOT_OF_PARTITIONED: Final = (
+    "max.priority",
+    "max.length",
+    "max.length.bytes",
+    "max.in.flight",
+    TRANSIENT,
+    SOURCE_TOPIC,
+    FORWARD_EXCHANGE,
+    STREAM_TOPIC,
+    MQTT_SESSION,
+    MQTT_SHARE,
+)
 #: What the queue's log has as its own options.
 OF_THE_LOG: Final = (ENCRYPTION, WRITE_CACHING)
 #: What a cursor cannot have: its messages are admitted by the topic.
@@ -338,6 +354,14 @@ QUEUE_OPTIONS: Final = OptionTable(
             "Messages per second that a redrive moves; 0: as many as go.",
             most=1_000_000,
         ),
+        _number(
+            PARTITIONS,
+            "Logs that the queue is spread over, each with a leader of its own. Messages of one "
+            "group are in one of them; else there is no order between them. It cannot be changed.",
+            default=1,
+            most=PARTITIONS_MAX,
+            least=1,
+        ),
         QUEUE_ENCRYPTION_OPTION,
         Option(
             name=WRITE_CACHING,
@@ -412,6 +436,8 @@ def make_policy(options: Mapping[str, str]) -> Policy:
             useless.append(ENCRYPTION)
         if useless:
             raise InvalidConfig(f"a transient queue is in no log, and has no {useless[0]}")
+    if number(PARTITIONS) > 1:
+        _check_partitioned(values)
     ways = [name for name in _DEAD_LETTER_WAYS if values[name]]
     if len(ways) > 1:
         raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")
@@ -460,6 +486,35 @@ def _check_way_out(values: Mapping[str, OptionValue]) -> None:
             f"with undeliverable=drop, messages that {TRANSFORMATION_OUT} cannot change would be"
             " lost: leave it at park"
         )
+
+
+def _check_partitioned(values: Mapping[str, OptionValue]) -> None:
+    """Refuse what needs one order, or one count, over the whole queue."""
+    useless = [name for name in NOT_OF_PARTITIONED if values[name]]
+    if values["sharing"] != "all":
+        useless.append(f"sharing={values['sharing']}")
+    if useless:
+        raise InvalidConfig(
+            f"a queue of several partitions has no {useless[0]}: set {PARTITIONS}=1, or leave it "
+            "out"
+        )
+    is_by_group = values["ordered.groups"] or values["fair.groups"]
+    if values["deduplication.ms"] and is_by_group and values["deduplication.scope"] != "group":
+        raise InvalidConfig(
+            "groups are spread over the partitions, and a partition knows its own ids alone: set "
+            f"deduplication.scope=group, or {PARTITIONS}=1"
+        )
+
+
+def partition_count(options: Mapping[str, str]) -> int:
+    """Return how many logs a queue of its own with these options has.
+
+    Raises:
+        ConfigError: it is no number that is allowed.
+    """
+    if PARTITIONS not in options:
+        return 1
+    return int(QUEUE_OPTIONS.parse({PARTITIONS: options[PARTITIONS]})[PARTITIONS])
 
 
 def is_transient(options: Mapping[str, str]) -> bool:

@@ -1,6 +1,10 @@
 """What a queue has, and what holds its log, as the leader knows."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from kafkaesque.broker.queues.host import QueueHost
 from kafkaesque.broker.requests.queue_requests import QueueCounts
@@ -46,6 +50,38 @@ def count(host: QueueHost) -> QueueCounts:
         in_flight_max=state.policy.in_flight_max,
         unwanted_ms=host.unwanted_ms,
         read_to=UNSET if read_to is None else read_to,
+    )
+
+
+def whole_counts(parts: Sequence[QueueCounts]) -> QueueCounts:
+    """Return what a queue of several partitions has: sums, and what its oldest message is.
+
+    Where logs begin and end are sums, too: they tell how much there is, and not where.
+    """
+    oldest = min(parts, key=lambda each: each.oldest_ms or 2**63)
+    removed: Counter[str] = Counter()
+    for each in parts:
+        removed.update(each.removed)
+    return replace(
+        oldest,
+        ready=sum(each.ready for each in parts),
+        delayed=sum(each.delayed for each in parts),
+        in_flight=sum(each.in_flight for each in parts),
+        parked=sum(each.parked for each in parts),
+        moving=sum(each.moving for each in parts),
+        consumers=max(each.consumers for each in parts),
+        floor=sum(each.floor for each in parts),
+        end=sum(each.end for each in parts),
+        has_begun=all(each.has_begun for each in parts),
+        arrived=sum(each.arrived for each in parts),
+        removed=dict(removed),
+        log_start=sum(each.log_start for each in parts),
+        log_end=sum(each.log_end for each in parts),
+        log_bytes=sum(each.log_bytes for each in parts),
+        redriving_to=max(each.redriving_to for each in parts),
+        newest_ms=max(each.newest_ms for each in parts),
+        unwanted_ms=min(each.unwanted_ms for each in parts),
+        read_to=UNSET,
     )
 
 

@@ -24,7 +24,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
+from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState, TopicState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.partitions.forwarder import Forwarder
@@ -33,6 +33,7 @@ from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.routed_records import routed_of
 from kafkaesque.broker.queues.takers import KnownTakers
 from kafkaesque.broker.queues.transforming import Content, Place, failure_queues, places_of
+from kafkaesque.broker.queues.whole_numbers import partition_for
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
 from kafkaesque.model.batch_encoder import encode_batch
@@ -66,8 +67,9 @@ class ExchangeWay(NamedTuple):
     key: str | None
 
 
-#: Returns the batch of a letter for a queue's log; `not_before_ms` is when it may be had, or 0.
-MakeBatch = Callable[[Letter, TopicId, int], bytes]
+#: Returns the batch of a letter for a queue's log and partition; the last number is when it may be
+#: had, or 0.
+MakeBatch = Callable[[Letter, TopicId, int, int], bytes]
 #: Whether all is committed.
 OnSent = Callable[[bool], None]
 
@@ -96,6 +98,7 @@ class ExchangeMoves:
         "_arrived",
         "_calls",
         "_forwarder",
+        "_log",
         "_metadata",
         "_options",
         "_parcels",
@@ -109,6 +112,7 @@ class ExchangeMoves:
         self,
         way: ExchangeWay,
         source: QueueState,
+        log: PartitionState,
         metadata: MetadataView,
         calls: QueueCalls,
         forwarder: Forwarder,
@@ -116,6 +120,7 @@ class ExchangeMoves:
     ) -> None:
         self._way = way
         self._source = source
+        self._log = log
         self._metadata = metadata
         self._calls = calls
         self._forwarder = forwarder
@@ -214,7 +219,7 @@ class ExchangeMoves:
         sending = _Sending(lambda end: on_sent(self._on_end(offsets, end)))
         queues = self._metadata.state.queues_by_vhost.get(self._way.vhost, {})
         # A queue's log passes over numbers below one that it has: so one request, in their order.
-        batches: dict[TopicId, list[bytes]] = {}
+        batches: dict[tuple[TopicId, int], list[bytes]] = {}
         for letter, route, places in parcels:
             for (name, _, is_topic), content, is_delayed in places:
                 changed = letter._replace(record=_with(letter.record, content))
@@ -223,10 +228,12 @@ class ExchangeMoves:
                 elif name in queues:
                     # One that was deleted since needs nothing.
                     log_id = queues[name].topic_id
+                    number = partition_in(queues[name], changed.record, self._log)
                     not_before_ms = now_ms + route.delay_ms if is_delayed else 0
-                    batches.setdefault(log_id, []).append(make(changed, log_id, not_before_ms))
-        for log_id, its in batches.items():
-            self._send(log_id, its, sending)
+                    batch = make(changed, log_id, number, not_before_ms)
+                    batches.setdefault((log_id, number), []).append(batch)
+        for (log_id, number), its in batches.items():
+            self._send(log_id, number, its, sending)
         sending.settle(_End.DONE)
 
     def _on_end(self, offsets: Sequence[int], end: _End) -> bool:
@@ -240,8 +247,16 @@ class ExchangeMoves:
             self._refused = offsets[0]
         return end is _End.DONE
 
-    def _send(self, log_id: TopicId, batches: list[bytes], sending: _Sending) -> None:
-        request = MoveMessages(log_id=log_id, batches=batches, timeout_ms=TIMEOUT_MS, may_skip=True)
+    def _send(
+        self, log_id: TopicId, partition: int, batches: list[bytes], sending: _Sending
+    ) -> None:
+        request = MoveMessages(
+            log_id=log_id,
+            partition=partition,
+            batches=batches,
+            timeout_ms=TIMEOUT_MS,
+            may_skip=True,
+        )
 
         def on_moved(outcome: MovedResult | RequestRefused) -> None:
             if isinstance(outcome, MovedResult):
@@ -281,6 +296,12 @@ class ExchangeMoves:
             on_produced,
             lambda: True,
         )
+
+
+def partition_in(queue: QueueState, record: Record, source: PartitionState) -> int:
+    """Return the partition that a moved message goes to: always the same one."""
+    count = len(queue.partitions)
+    return partition_for(record.headers, count, source.partition % count) if count > 1 else 0
 
 
 def _with(record: Record, content: Content) -> Record:

@@ -3,8 +3,11 @@
 Theory of operation. The source has numbered what goes to a target, and asks for it again, in order,
 whenever it has another leader. Every message travels as a batch of its own, under a producer id
 that is made of the source's and the target's logs; so the target's log knows what it has. One
-request at a time goes to a target: what it has not taken is sent again before anything after it. A
-share group's dead letters have the headers that Apache Kafka gives them (KIP-1191).
+request at a time goes to a target: what it has not taken is sent again before anything after it. In
+a queue of several partitions a message goes to that of its group or id, or else to the one that has
+the source's number: always to the same. Each of them knows by a producer id of its own what it has;
+numbers that went to others are missing there, and are passed over. A share group's dead letters
+have the headers that Apache Kafka gives them (KIP-1191).
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import UNSET
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState, TopicState
@@ -31,8 +36,10 @@ from kafkaesque.broker.queues.exchange_moves import (
     ExchangeMoves,
     ExchangeWay,
     Letter,
+    partition_in,
 )
 from kafkaesque.broker.queues.host import QueueHost
+from kafkaesque.broker.queues.whole_numbers import whole_number
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
 from kafkaesque.env.clock import Clock
@@ -146,9 +153,9 @@ class Mover:
         if target is None or not may_go(self._metadata.state, source, target):
             self._give_up(lane, len(lane.moves))
             return
-        self._read(lane, source.queue, target.topic_id)
+        self._read(lane, source.queue, target)
 
-    def _read(self, lane: _Lane, source: QueueName, target_log: TopicId) -> None:
+    def _read(self, lane: _Lane, source: QueueName, target: QueueState) -> None:
         moves = _rising(lane.moves)
         rate = lane.host.queue.state.policy.redrive_rate
         if rate and moves[0].reason is Reason.REDRIVEN:
@@ -160,7 +167,7 @@ class Mover:
             if isinstance(found, RequestRefused):
                 self._later(lane)
             else:
-                self._send(lane, source, target_log, moves, found)
+                self._send(lane, source, target, moves, found)
 
         lane.host.bodies.read(offsets, MOVED_BYTES_MAX, on_found)
 
@@ -168,13 +175,13 @@ class Mover:
         self,
         lane: _Lane,
         source: QueueName,
-        target_log: TopicId,
+        target: QueueState,
         moves: list[r.Move],
         found: Found,
     ) -> None:
         left, size = set(found.left), 0
         batches: list[bytes] = []
-        producer_id = _producer_id(lane.host.state, target_log)
+        count, partition = len(target.partitions), 0
         for move in moves:
             record = _record(lane, move, found)
             if move.offset in left:
@@ -185,14 +192,22 @@ class Mover:
                     return
                 break
             size += size_of(record)
-            if batches and size > MOVED_BYTES_MAX:
+            where = partition_in(target, record, lane.host.state)
+            if batches and (size > MOVED_BYTES_MAX or where != partition):
                 break
-            source_log = lane.host.state.topic_id
-            batches.append(self._batch(record, source, source_log, move, producer_id))
+            partition = where
+            producer_id = _producer_id(lane.host.state, target.topic_id, where)
+            batches.append(self._batch(record, source, lane.host.state, move, producer_id))
         if not batches:
             self._later(lane)
             return
-        request = MoveMessages(log_id=target_log, batches=batches, timeout_ms=TIMEOUT_MS)
+        request = MoveMessages(
+            log_id=target.topic_id,
+            partition=partition,
+            batches=batches,
+            timeout_ms=TIMEOUT_MS,
+            may_skip=True if count > 1 else UNSET,
+        )
         self._calls.ask(
             request, MovedResult, TIMEOUT_MS, lambda outcome: self._on_sent(lane, outcome)
         )
@@ -201,7 +216,7 @@ class Mover:
         self,
         record: Record,
         source: QueueName,
-        source_log: TopicId,
+        source_log: PartitionState,
         move: r.Move,
         producer_id: int,
     ) -> bytes:
@@ -216,7 +231,13 @@ class Mover:
         """Send the first messages that go the same way."""
         if lane.ways is None:
             lane.ways = ExchangeMoves(
-                way, source, self._metadata, self._calls, self._forwarder, self._options
+                way,
+                source,
+                lane.host.state,
+                self._metadata,
+                self._calls,
+                self._forwarder,
+                self._options,
             )
         moves = _rising(lane.moves)
 
@@ -235,13 +256,12 @@ class Mover:
         if ways is None or moves[0].offset in found.left:
             self._later(lane)
             return
-        log_id = lane.host.state.topic_id
         letters: list[Letter] = []
         for move in moves:
             record = _record(lane, move, found)
             if move.offset in found.left or record is None or _hops(record) >= HOPS_MAX:
                 break
-            headers = _headers(record, source.queue, log_id, move, now_ms, way)
+            headers = _headers(record, source.queue, lane.host.state, move, now_ms, way)
             letters.append(
                 Letter(move.offset, Record(0, now_ms, record.key, record.value, headers))
             )
@@ -251,8 +271,8 @@ class Mover:
             return
         sequences = {move.offset: move.sequence for move in moves}
 
-        def make(letter: Letter, target: TopicId, not_before_ms: int) -> bytes:
-            producer_id = _producer_id(lane.host.state, target, lane.target)
+        def make(letter: Letter, target: TopicId, partition: int, not_before_ms: int) -> bytes:
+            producer_id = _producer_id(lane.host.state, target, partition, lane.target)
             return _encode(
                 _waiting(letter.record, not_before_ms), producer_id, sequences[letter.offset]
             )
@@ -319,8 +339,7 @@ class Mover:
         state, now_ms = self._metadata.state, self._clock.wall_ms()
         group = share_group_of(source.queue)
         if group is None:
-            log_id = lane.host.state.topic_id
-            headers = _headers(record, source.queue, log_id, move, now_ms)
+            headers = _headers(record, source.queue, lane.host.state, move, now_ms)
             return Record(0, now_ms, record.key, record.value, headers)
         topic = None if source.source is None else state.topics_by_id.get(source.source)
         said = {
@@ -428,8 +447,11 @@ def _encode(record: Record, producer_id: int, sequence: int) -> bytes:
     return bytes(encode_batch([record], options))
 
 
-def _producer_id(source: PartitionState, target: TopicId, way: str = "") -> int:
+def _producer_id(source: PartitionState, target: TopicId, partition: int = 0, way: str = "") -> int:
     name = source.topic_id + source.partition.to_bytes(4, "big") + target + way.encode()
+    if partition:
+        # The first one's is as it was when queues had no others.
+        name += b"\0" + partition.to_bytes(4, "big")
     return _PRODUCER_IDS | group_of(name) & (_PRODUCER_IDS - 1)
 
 
@@ -440,7 +462,7 @@ def _hops(record: Record) -> int:
 def _headers(
     record: Record,
     source: QueueName,
-    source_log: TopicId,
+    source_log: PartitionState,
     move: r.Move,
     now_ms: int,
     way: ExchangeWay | None = None,
@@ -450,12 +472,13 @@ def _headers(
     if move.reason is not Reason.REDRIVEN:
         kept.append((DEATH, _death(source, move, now_ms, way)))
     if all(name != ORIGIN for name, _ in kept):
-        kept.append((ORIGIN, _origin(source_log, record)))
+        number = whole_number(source_log.partition, record.offset)
+        kept.append((ORIGIN, _origin(source_log.topic_id, number, record)))
     return tuple(kept)
 
 
-def _origin(log: TopicId, record: Record) -> bytes:
-    said = {"log": log.hex(), "offset": record.offset, "at_ms": record.timestamp_ms}
+def _origin(log: TopicId, number: int, record: Record) -> bytes:
+    said = {"log": log.hex(), "offset": number, "at_ms": record.timestamp_ms}
     return json.dumps(said, separators=(",", ":")).encode()
 
 

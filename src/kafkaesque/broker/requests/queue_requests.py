@@ -30,7 +30,7 @@ class QueueRequest(PeerRequest, frozen=True, kw_only=True):
 
     #: The log's id: a queue that is made again has another one.
     log_id: bytes
-    #: A queue of its own has one; a cursor as many as its topic.
+    #: A queue of its own has as many as its option says; a cursor as many as its topic.
     partition: int = 0
 
 

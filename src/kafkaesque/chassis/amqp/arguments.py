@@ -18,6 +18,7 @@ from kafkaesque.broker.options.queue_arguments import (
     DEAD_LETTER_KEY,
     MAX_AGE,
     OVERFLOW,
+    PARTITIONS_ARGUMENT,
     QUEUE_TYPE,
     QUEUE_TYPES,
     REJECTIONS,
@@ -30,6 +31,7 @@ from kafkaesque.broker.options.queue_arguments import (
 from kafkaesque.broker.options.queues import (
     DECLARATION,
     DEFAULT_EXCHANGE_WORD,
+    PARTITIONS,
     TRANSFORMATION_OUT,
     TRANSIENT,
 )
@@ -209,6 +211,7 @@ def _dead_letter_arguments(options: Mapping[str, str]) -> dict[str, object]:
 
 #: Options that are numbers, by their arguments.
 _NUMBERS: Final[Mapping[str, str]] = {
+    PARTITIONS_ARGUMENT: PARTITIONS,
     "x-message-ttl": "message.ttl.ms",
     "x-max-length": "max.length",
     "x-max-length-bytes": "max.length.bytes",
@@ -233,6 +236,7 @@ _COMPARED: Final[Mapping[str, str]] = {
     "x-queue-type": "",
     "x-delivery-limit": "delivery.limit",
     TRANSFORMATION_OUT_ARGUMENT: TRANSFORMATION_OUT,
+    PARTITIONS_ARGUMENT: PARTITIONS,
     MAX_AGE: "",
     SEGMENT_BYTES: "",
 }

@@ -334,7 +334,7 @@ def peek(
     ] = 0,
     partition: Annotated[
         int,
-        typer.Option("--partition", "-p", min=0, help="Of a queue over a topic with several."),
+        typer.Option("--partition", "-p", min=0, help="Of a queue with several."),
     ] = 0,
     vhost: VhostOption = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,

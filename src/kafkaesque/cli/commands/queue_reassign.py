@@ -34,8 +34,8 @@ def reassign(
 ) -> None:
     """Move a queue's replicas to these brokers; returns when they are there.
 
-    Messages are put and taken meanwhile. Only a queue over a topic has several partitions. Ends
-    with 5 if it takes longer than the timeout; the moves continue.
+    Messages are put and taken meanwhile. Of several partitions all are moved, unless some
+    are named. Ends with 5 if it takes longer than the timeout; the moves continue.
 
     \b
     Example:

@@ -216,7 +216,7 @@ class Consuming:
             channel.begin()
             channel.connection.desk.sweeping.note_use(queue)
             request = q.TakeMessages(log_id=queue.topic_id, bytes_max=_BYTES, lock_ms=GET_LOCK_MS)
-            ask = channel.connection.desk.doors.queues.ask
+            ask = channel.connection.desk.doors.queues.ask_whole
             on_got = partial(self._on_got, queue, method)
             # What the channel has published before is to be had.
             channel.when_published(lambda: ask(request, q.TakenMessages, TIMEOUT_MS, on_got))
@@ -249,7 +249,7 @@ class Consuming:
             ready = 0 if isinstance(counts, RequestRefused) else counts.ready
             channel.go_on_with(lambda: self._send(queue, method, message, ready))
 
-        ask = channel.connection.desk.doors.queues.ask
+        ask = channel.connection.desk.doors.queues.ask_whole
         ask(q.AskQueue(log_id=queue.topic_id), q.QueueCounts, TIMEOUT_MS, on_counted)
 
     def _send(

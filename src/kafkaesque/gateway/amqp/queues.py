@@ -236,7 +236,7 @@ class Queues:
             else:
                 channel.go_on_with(lambda: then(outcome))
 
-        ask = channel.connection.desk.doors.queues.ask
+        ask = channel.connection.desk.doors.queues.ask_whole
         request = q.AskQueue(log_id=queue.topic_id)
         # What the channel has published before counts.
         self._ask(
@@ -279,7 +279,7 @@ class Queues:
             doors, rights = channel.connection.desk.doors, channel.connection.rights
             client = None if rights is None else rights.client
             request = q.PurgeQueue(log_id=queue.topic_id)
-            self._ask(lambda: doors.queues.ask(request, Done, TIMEOUT_MS, on_done))
+            self._ask(lambda: doors.queues.ask_whole(request, Done, TIMEOUT_MS, on_done))
 
         def on_found(queue: QueueState | None) -> None:
             if queue is None:

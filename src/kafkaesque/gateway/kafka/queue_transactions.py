@@ -16,6 +16,7 @@ from kafkaesque.broker.requests.transaction_requests import (
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
+from kafkaesque.gateway.kafka.queue_parts import QueueParts
 from kafkaesque.gateway.kafka.queues import when_known
 from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import encode_batch
@@ -34,12 +35,7 @@ from kafkaesque.protocols.kafka.messages.run_transaction_request import (
     TransactionQueue,
     TransactionTopic,
 )
-from kafkaesque.protocols.kafka.messages.run_transaction_response import (
-    RunTransactionResponse,
-    StaleTransactionClaim,
-    TransactionQueueResult,
-)
-from kafkaesque.queues.requests import Claim
+from kafkaesque.protocols.kafka.messages.run_transaction_response import RunTransactionResponse
 
 #: By key, or, where a record has none, in turn.
 ANY_PARTITION: Final = -1
@@ -62,10 +58,14 @@ def _run(context: Context, call: Call, request: RunTransactionRequest) -> None:
         if isinstance(outcome, RequestRefused):
             refuse(outcome)
         else:
-            call.answer(_answer(outcome, len(request.queues)))
+            answer = RunTransactionResponse(
+                is_committed=outcome.is_committed, queues=queues.results(outcome.joined)
+            )
+            call.answer(answer)
 
+    queues = QueueParts(context.doors.dice)
     try:
-        parts = _parts_of(context, request)
+        parts = _parts_of(context, request, queues)
     except RequestRefused as refusal:
         refuse(refusal)
         return
@@ -75,27 +75,19 @@ def _run(context: Context, call: Call, request: RunTransactionRequest) -> None:
         call.answer(RunTransactionResponse(is_committed=True))
 
 
-def _answer(outcome: TransactionOutcome, count: int) -> RunTransactionResponse:
-    return RunTransactionResponse(
-        is_committed=outcome.is_committed,
-        queues=[
-            TransactionQueueResult(
-                offsets=each.offsets, stale=[StaleTransactionClaim(*claim) for claim in each.stale]
-            )
-            for each in outcome.joined[:count]
-        ],
-    )
-
-
-def _parts_of(context: Context, request: RunTransactionRequest) -> list[TransactionPart]:
-    """Return what becomes of each log: of the queues in their order, then of topics.
+def _parts_of(
+    context: Context, request: RunTransactionRequest, queues: QueueParts
+) -> list[TransactionPart]:
+    """Return what becomes of each log: first of those of queues, then of topics.
 
     Raises:
         RequestRefused: a queue or topic does not exist, or there is too much.
     """
     if len(request.queues) + len(request.topics) > LOGS_MAX:
         raise OverBound(f"a transaction has at most {LOGS_MAX} queues and topics")
-    parts = [_queue_part(context, request.vhost, each) for each in request.queues]
+    for asked in request.queues:
+        _add_queue(context, request.vhost, asked, queues)
+    parts = list(queues.parts)
     for topic in request.topics:
         parts += _topic_parts(context, topic)
     entries = sum(part.entry_count for part in parts)
@@ -111,18 +103,13 @@ def _parts_of(context: Context, request: RunTransactionRequest) -> list[Transact
     return parts
 
 
-def _queue_part(context: Context, vhost: str, asked: TransactionQueue) -> TransactionPart:
+def _add_queue(context: Context, vhost: str, asked: TransactionQueue, queues: QueueParts) -> None:
     queue = context.doors.queues.find(QueueName(vhost, asked.queue))
     if not 0 <= asked.partition < len(queue.partitions):
         raise InvalidRequest(f"queue {queue.queue} has no partition {asked.partition}")
     if queue.home is not None:
         raise InvalidRequest(f"queue {queue.queue} is transient: it takes part in no transactions")
-    return TransactionPart(
-        log_id=queue.topic_id,
-        partition=asked.partition,
-        records=_checked(asked.records),
-        claims=[Claim(each.first_offset, each.end_offset, each.attempt) for each in asked.claims],
-    )
+    queues.add(queue, asked, _checked(asked.records))
 
 
 def _topic_parts(context: Context, asked: TransactionTopic) -> list[TransactionPart]:

@@ -23,7 +23,6 @@ from kafkaesque.chassis.meanings import shown_headers, shown_key
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
-from kafkaesque.gateway.kafka.queue_taking import TakeAny, release
 from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import (
@@ -161,7 +160,7 @@ def _put(context: Context, call: Call, request: PutMessagesRequest) -> None:
     except RequestRefused as refusal:
         refuse(refusal)
     else:
-        context.doors.queues.ask(put, q.PutResult, put.timeout_ms, on_done)
+        context.doors.queues.ask_whole(put, q.PutResult, put.timeout_ms, on_done)
 
 
 def on_take(context: Context, call: Call) -> None:
@@ -182,9 +181,9 @@ def _take(context: Context, call: Call, request: TakeMessagesRequest) -> None:
         if isinstance(outcome, RequestRefused):
             refuse(outcome)
         elif not call.connection.is_open:
-            release(context.doors, replace(take, partition=partition), outcome.messages)
+            _give_back(context, take, partition, outcome.messages)
         elif not _may_still_take(call, request):
-            release(context.doors, replace(take, partition=partition), outcome.messages)
+            _give_back(context, take, partition, outcome.messages)
             refuse(QueueNotAuthorized("Queue authorization failed."))
         else:
             call.answer(_taken(outcome.messages, partition))
@@ -206,7 +205,7 @@ def _take(context: Context, call: Call, request: TakeMessagesRequest) -> None:
         doors, timeout_ms = context.doors, take.wait_ms + TIMEOUT_MS
         doors.queues.ask(take, q.TakenMessages, timeout_ms, lambda found: on_taken(0, found))
     else:
-        TakeAny(context.doors, take, _in_turn(call, len(queue.partitions)), on_taken).begin()
+        context.doors.queues.take_any(queue, take, on_taken)
 
 
 def _may_still_take(call: Call, request: TakeMessagesRequest) -> bool:
@@ -215,10 +214,14 @@ def _may_still_take(call: Call, request: TakeMessagesRequest) -> bool:
     return rights is None or rights.may(Operation.READ, ResourceType.QUEUE, queue_resource(name))
 
 
-def _in_turn(call: Call, count: int) -> list[int]:
-    """Return partitions, beginning with another one each time."""
-    first = call.header.correlation_id % count
-    return [*range(first, count), *range(first)]
+def _give_back(
+    context: Context, take: q.TakeMessages, partition: int, messages: list[q.QueueMessage]
+) -> None:
+    """Nobody is there to whom messages could be handed: others may have them."""
+    if messages:
+        claims = [each.claim for each in messages]
+        release = q.ReleaseMessages(log_id=take.log_id, partition=partition, claims=claims)
+        context.doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
 
 
 def _taken(messages: list[q.QueueMessage], partition: int) -> TakeMessagesResponse:

@@ -141,7 +141,7 @@ class Consumer(ABC):
             is_exclusive=self.is_exclusive or UNSET,
             is_leaving=self.is_over or UNSET,
         )
-        ask = self._link.desk.doors.queues.ask
+        ask = self._link.desk.doors.queues.ask_whole
         ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
 
     def _show(self) -> None:
@@ -185,7 +185,7 @@ class Consumer(ABC):
             lock_ms=self._lock_ms,
             wait_ms=WAIT_MS,
         )
-        ask = self._link.desk.doors.queues.ask
+        ask = self._link.desk.doors.queues.ask_whole
         ask(take, q.TakenMessages, WAIT_MS + TIMEOUT_MS, self._on_taken)
 
     def _on_taken(self, outcome: q.TakenMessages | RequestRefused) -> None:
@@ -306,4 +306,4 @@ class Consumer(ABC):
             if then is not None:
                 then()
 
-        self._link.desk.doors.queues.ask(detach, Done, TIMEOUT_MS, on_done)
+        self._link.desk.doors.queues.ask_whole(detach, Done, TIMEOUT_MS, on_done)

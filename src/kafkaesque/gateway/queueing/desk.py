@@ -47,7 +47,8 @@ class Desk:
     def look(self, name: QueueName) -> QueueState | None:
         """Return a queue, as far as this broker has heard: not one over a topic's partitions."""
         found = self.doors.cluster.state.queues.get(name)
-        return found if found is not None and len(found.partitions) == 1 else None
+        is_served = found is not None and (found.source is None or len(found.partitions) == 1)
+        return found if is_served else None
 
     def find(self, name: QueueName, then: Callable[[QueueState | None], None]) -> None:
         """Call with a queue, now; or later, if this broker has to find out what there is."""
@@ -148,7 +149,7 @@ class Desk:
                 self.delete_queue(queue)
 
         request = q.AskQueue(log_id=queue.topic_id)
-        self.doors.queues.ask(request, q.QueueCounts, TIMEOUT_MS, on_counted)
+        self.doors.queues.ask_whole(request, q.QueueCounts, TIMEOUT_MS, on_counted)
 
 
 def desk_of(doors: Doors, chassis: Chassis) -> Desk:

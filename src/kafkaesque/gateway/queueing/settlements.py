@@ -116,7 +116,7 @@ class Settlements(ABC):
         request: q.AnyQueueRequest,
         on_done: Callable[[q.ClaimsResult | RequestRefused], None] = lambda outcome: None,
     ) -> None:
-        self._desk.doors.queues.ask(request, q.ClaimsResult, TIMEOUT_MS, on_done)
+        self._desk.doors.queues.ask_whole(request, q.ClaimsResult, TIMEOUT_MS, on_done)
 
 
 def claim_of(delivery: Delivery) -> Claim:

@@ -115,14 +115,14 @@ class Sweeping:
         return node != cluster.node and not cluster.was_alive(node, LOST_MS)
 
     def _expires_ms(self, queue: QueueState) -> int:
-        if len(queue.partitions) > 1:
+        if queue.source is not None and len(queue.partitions) > 1:
             return 0
         return int(effective_options(self._doors.cluster.state, queue).get("expires.ms", 0))
 
     def _ask(self, queue: QueueState) -> None:
         request = q.AskQueue(log_id=queue.topic_id)
         on_counted = partial(self._on_counted, queue)
-        self._doors.queues.ask(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
+        self._doors.queues.ask_whole(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
 
     def _on_counted(self, queue: QueueState, counts: q.QueueCounts | RequestRefused) -> None:
         expires_ms = self._expires_ms(queue)

@@ -13,8 +13,8 @@ CURRENT_MS_MAX: Final = 5_000
 
 
 def is_served(queue: QueueState) -> bool:
-    """Tell whether clients of SQS see a queue: not one over a topic, whose partitions they lack."""
-    return queue.source is None and len(queue.partitions) == 1
+    """Tell whether clients of SQS see a queue: not one over a topic."""
+    return queue.source is None
 
 
 class QueueFinder:

@@ -231,7 +231,7 @@ class Managing:
                 )
             self._purged.note(name, now_ms)
             request = q.PurgeQueue(log_id=queue.topic_id, takes_in_flight=True)
-            self._doors.queues.ask(request, Done, TIMEOUT_MS, on_purged)
+            self._doors.queues.ask_whole(request, Done, TIMEOUT_MS, on_purged)
 
         def on_purged(outcome: Done | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
@@ -326,7 +326,7 @@ class Managing:
             known = {**_facts_of(queue), **QueueOptions(queue.options).shown()}
             if "All" in wanted or any(each.startswith("ApproximateN") for each in wanted):
                 request = q.AskQueue(log_id=queue.topic_id)
-                self._doors.queues.ask(
+                self._doors.queues.ask_whole(
                     request, q.QueueCounts, TIMEOUT_MS, lambda found: on_counted(known, found)
                 )
             else:

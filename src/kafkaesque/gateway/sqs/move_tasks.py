@@ -186,7 +186,7 @@ class MoveTasks:
                 then()
 
         request = q.RedriveQueue(log_id=source.topic_id, target=target)
-        self._doors.queues.ask(request, Done, TIMEOUT_MS, on_done)
+        self._doors.queues.ask_whole(request, Done, TIMEOUT_MS, on_done)
 
     def _keep(
         self,
@@ -324,7 +324,7 @@ class MoveTasks:
                 call.try_to(lambda: then(outcome))
 
         request = q.AskQueue(log_id=source.topic_id)
-        self._doors.queues.ask(request, q.QueueCounts, TIMEOUT_MS, on_counted)
+        self._doors.queues.ask_whole(request, q.QueueCounts, TIMEOUT_MS, on_counted)
 
 
 def _tasks_of(source: QueueState) -> tuple[Task, ...]:

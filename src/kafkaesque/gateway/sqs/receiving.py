@@ -129,7 +129,7 @@ class Receiving:
             else:
                 self._answer_empty(call, queue)
 
-        self._doors.queues.ask(take, q.TakenMessages, wait_ms + TIMEOUT_MS, on_taken)
+        self._doors.queues.ask_whole(take, q.TakenMessages, wait_ms + TIMEOUT_MS, on_taken)
 
     def _answer(
         self,
@@ -163,14 +163,14 @@ class Receiving:
                 )
 
         request = q.AskQueue(log_id=queue.topic_id)
-        self._doors.queues.ask(request, q.QueueCounts, TIMEOUT_MS, on_counted)
+        self._doors.queues.ask_whole(request, q.QueueCounts, TIMEOUT_MS, on_counted)
 
     def _give_back(self, queue: QueueState, messages: Sequence[q.QueueMessage]) -> None:
         if messages:
             release = q.ReleaseMessages(
                 log_id=queue.topic_id, claims=[each.claim for each in messages]
             )
-            self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
+            self._doors.queues.ask_whole(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
 
     # -- attempts
 
@@ -223,7 +223,7 @@ class Receiving:
 
         claims = [each.claim for each in before.messages]
         extend = q.ExtendLocks(log_id=queue.topic_id, claims=claims, lock_ms=lock_ms)
-        self._doors.queues.ask(extend, q.ClaimsResult, TIMEOUT_MS, on_extended)
+        self._doors.queues.ask_whole(extend, q.ClaimsResult, TIMEOUT_MS, on_extended)
 
 
 def _size_of(message: q.QueueMessage) -> int:

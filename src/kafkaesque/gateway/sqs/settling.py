@@ -106,7 +106,7 @@ class Settling:
         request = q.SettleMessages(
             log_id=queue.topic_id, claims=list(claims.values()), may_be_late=not is_fifo
         )
-        self._doors.queues.ask(request, q.ClaimsResult, TIMEOUT_MS, on_settled)
+        self._doors.queues.ask_whole(request, q.ClaimsResult, TIMEOUT_MS, on_settled)
 
     def _find_expired(
         self,
@@ -137,7 +137,7 @@ class Settling:
                 look(number + 1)
 
             peek = q.PeekMessages(log_id=queue.topic_id, start=first, messages_max=1, bytes_max=1)
-            self._doors.queues.ask(peek, q.PeekedMessages, TIMEOUT_MS, on_peeked)
+            self._doors.queues.ask_whole(peek, q.PeekedMessages, TIMEOUT_MS, on_peeked)
 
         look(0)
 
@@ -216,7 +216,7 @@ class Settling:
                 go_on()
 
             request = _change_request(queue, list(some.values()), seconds)
-            self._doors.queues.ask(request, q.ClaimsResult, TIMEOUT_MS, on_changed)
+            self._doors.queues.ask_whole(request, q.ClaimsResult, TIMEOUT_MS, on_changed)
 
         go_on()
 

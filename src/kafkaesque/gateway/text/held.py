@@ -80,7 +80,7 @@ class Held:
             on_done(outcome)
 
         attach = q.AttachConsumer(log_id=log_id, consumer=consumer)
-        self._doors.queues.ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
+        self._doors.queues.ask_whole(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
 
     def close(self, *, is_failed: bool) -> None:
         """The connection is gone: what it holds is ready again, maybe as a failed attempt."""
@@ -92,4 +92,4 @@ class Held:
 
     def _detach(self, log_id: TopicId, consumer: q.ConsumerName, *, is_failed: bool) -> None:
         detach = q.DetachConsumer(log_id=log_id, consumer=consumer, is_failed=is_failed)
-        self._doors.queues.ask(detach, Done, TIMEOUT_MS, lambda _: None)
+        self._doors.queues.ask_whole(detach, Done, TIMEOUT_MS, lambda _: None)

@@ -111,7 +111,7 @@ class QueueDesk:
         if consumer is None:
             what = f"a connection gets messages of at most {CONSUMERS_MAX} queues"
             raise BadCommand(what, GET)
-        ask = self._doors.queues.ask
+        ask = self._doors.queues.ask_whole
 
         def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
@@ -150,14 +150,14 @@ class QueueDesk:
         if not reply.is_wanted:
             # Its consumer was detached before, or is about to be: either way it is ready again.
             release = q.ReleaseMessages(log_id=log_id, claims=[message.claim])
-            self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
+            self._doors.queues.ask_whole(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
             return
         if reply.rights is not None and not reply.rights.may(
             Operation.READ, ResourceType.QUEUE, queue
         ):
             # The rule has gone while GET waited.
             release = q.ReleaseMessages(log_id=log_id, claims=[message.claim])
-            self._doors.queues.ask(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
+            self._doors.queues.ask_whole(release, q.ClaimsResult, TIMEOUT_MS, lambda _: None)
             words = reply.rights.refusal(Operation.READ, ResourceType.QUEUE, queue)
             reply.end(write_error(words, QUEUES))
             return
@@ -220,7 +220,7 @@ class QueueDesk:
             else:
                 reply.end(write_ok(queue, offset))
 
-        self._doors.queues.ask(request, q.ClaimsResult, TIMEOUT_MS, on_done)
+        self._doors.queues.ask_whole(request, q.ClaimsResult, TIMEOUT_MS, on_done)
 
     # -- listing
 
@@ -256,7 +256,7 @@ class _Counting:
             self._left += 1
             ask = q.AskQueue(log_id=state.topic_id)
             on_counts = partial(self._on_counts, number)
-            doors.queues.ask(ask, q.QueueCounts, COUNT_TIMEOUT_MS, on_counts)
+            doors.queues.ask_whole(ask, q.QueueCounts, COUNT_TIMEOUT_MS, on_counts)
         self._count_down()
 
     def _on_counts(self, number: int, outcome: q.QueueCounts | RequestRefused) -> None:

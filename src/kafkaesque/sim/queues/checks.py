@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
+from kafkaesque.broker.queues.whole_numbers import whole_number
 from kafkaesque.sim.queues.history import (
     FOREVER,
     Act,
@@ -139,7 +140,11 @@ class QueueChecks:
 
     def _check_offsets(self, sent: Sent) -> None:
         spec = self._history.specs[sent.queue]
-        seen = {each.offset for each in self._by_value.get((sent.queue, sent.value), [])}
+        # Of a queue of several partitions publishers are told numbers in the whole.
+        seen = {
+            whole_number(each.partition, each.offset)
+            for each in self._by_value.get((sent.queue, sent.value), [])
+        }
         what = "doubled identity" if spec.is_unique else "doubled message"
         if len(sent.offsets) > 1 or len(seen) > 1:
             where = f"{sorted(seen)} of {sent.queue}, confirmed at {sorted(sent.offsets)}"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from kafkaesque.queues.state import State
 from kafkaesque.sim.agreement import disagreement
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import World
@@ -11,7 +12,7 @@ from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.queues.history import QueueSpec
 from kafkaesque.sim.queues.load import QueueLoad
 from kafkaesque.sim.queues.promises import CountedFindings
-from kafkaesque.sim.queues.replicas import leader_of
+from kafkaesque.sim.queues.replicas import leaders_of
 from kafkaesque.sim.queues.small_files import small_files
 
 QUEUE: Final = "work"
@@ -51,15 +52,19 @@ class KillReport:
     counts: dict[str, int]
 
 
-def kill_leaders(seed: int, times: int, in_flight: int) -> KillReport:
-    """Kill the leader so often; at each kill about so many messages are in flight."""
+def kill_leaders(seed: int, times: int, in_flight: int, partitions: int = 1) -> KillReport:
+    """Kill the leader so often; at each kill about so many messages are in flight.
+
+    Of several partitions it is the leader of any, and the dead letters' queue has as many.
+    """
     with small_files(seed):
-        return _Kills(seed, times, in_flight).go()
+        return _Kills(seed, times, in_flight, partitions).go()
 
 
-def _specs(in_flight: int) -> dict[str, QueueSpec]:
+def _specs(in_flight: int, partitions: int) -> dict[str, QueueSpec]:
     share = min(1, in_flight / MANY)
     taken = max(TAKEN_LEAST, round(TAKEN * share))
+    parted = {} if partitions == 1 else {"partitions": str(partitions)}
     least, most = (round(ms * max(WORK_SHARE_LEAST, share)) for ms in WORK_MS)
     work = QueueSpec(
         name=QUEUE,
@@ -68,6 +73,7 @@ def _specs(in_flight: int) -> dict[str, QueueSpec]:
             "delivery.limit": "2",
             "dead.letter.queue": DEAD,
             "ordered.groups": "true",
+            **parted,
         },
         is_ordered=True,
         grouped_one_in=2,
@@ -83,14 +89,15 @@ def _specs(in_flight: int) -> dict[str, QueueSpec]:
         put_pause_ms=8,
         put_at_once=2 * in_flight,
     )
-    return {QUEUE: work, DEAD: QueueSpec(name=DEAD, publishers=0, workers=0)}
+    return {QUEUE: work, DEAD: QueueSpec(name=DEAD, options=parted, publishers=0, workers=0)}
 
 
 class _Kills:
-    def __init__(self, seed: int, times: int, in_flight: int) -> None:
+    def __init__(self, seed: int, times: int, in_flight: int, partitions: int) -> None:
         self._seed: Final = seed
         self._times: Final = times
         self._wanted: Final = in_flight
+        self._partitions: Final = partitions
         self._world: Final = World(seed)
         self._chance: Final = self._world.loop.chance("kills")
         self._cluster: Final = SimCluster(self._world, SimOptions())
@@ -98,7 +105,7 @@ class _Kills:
         self._in_flight: Final[list[int]] = []
         self._cluster.start()
         self._load: Final = QueueLoad(
-            _specs(in_flight),
+            _specs(in_flight, partitions),
             self._world.add_machine("client").boot(),
             self._cluster,
             self._findings,
@@ -148,21 +155,24 @@ class _Kills:
         )
 
     def _flying(self) -> int:
-        found = leader_of(self._cluster, QUEUE)
-        return 0 if found is None else found[1].flight_count
+        return sum(state.flight_count for _, state in self._leaders())
+
+    def _leaders(self) -> list[tuple[str, State]]:
+        """Return who leads the partitions; none as long as it is not exactly one for each."""
+        found = leaders_of(self._cluster, QUEUE)
+        return found if len(found) == self._partitions else []
 
     def _kill(self) -> None:
         """Kill whoever leads in the midst of its work, and let it come back."""
         loop = self._world.loop
         loop.run_for(self._chance.randrange(1, BETWEEN_MS_MAX))
-        loop.run_until(
-            lambda: leader_of(self._cluster, QUEUE) is not None, WAIT_MS_MAX, every_ms=10
-        )
-        found = leader_of(self._cluster, QUEUE)
-        if found is None:
+        loop.run_until(lambda: self._leaders() != [], WAIT_MS_MAX, every_ms=10)
+        found = self._leaders()
+        if not found:
             return
-        machine = self._world.machines[found[0]]
-        self._in_flight.append(found[1].flight_count)
+        which = 0 if len(found) == 1 else self._chance.randrange(len(found))
+        machine = self._world.machines[found[which][0]]
+        self._in_flight.append(self._flying())
         machine.kill()
         loop.run_for(self._chance.randrange(1, AWAY_MS_MAX))
         self._cluster.boot(machine)

@@ -104,13 +104,18 @@ class QueueReplicas:
 
 def leader_of(cluster: SimCluster, name: str, vhost: str = "/") -> tuple[str, State] | None:
     """Return the machine that leads a queue, if there is exactly one, and what it knows."""
-    found = [
+    found = leaders_of(cluster, name, vhost)
+    return found[0] if len(found) == 1 else None
+
+
+def leaders_of(cluster: SimCluster, name: str, vhost: str = "/") -> list[tuple[str, State]]:
+    """Return the machines that lead a queue's partitions, each with what it knows of its one."""
+    return [
         (machine, host.queue.state)
         for machine, broker in cluster.trusted()
         for host, _ in _find(broker, QueueName(vhost, name))
         if host.queue.is_leading and host.queue.is_based
     ]
-    return found[0] if len(found) == 1 else None
 
 
 def _find(broker: Broker, name: QueueName) -> list[tuple[QueueHost, Partition]]:
