@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -257,17 +256,29 @@ class UserQueues(threading.Thread):
             some = [
                 each for each in self._queues if bool(each.spec.dead_letters_to) is has_dead_letters
             ]
-            with ThreadPoolExecutor(len(some)) as consumers:
-                for done in [consumers.submit(self._drain_queue, client, each) for each in some]:
-                    done.result()
+            # Not a pool: the process would wait at its end for one that is stuck.
+            consumers = [
+                threading.Thread(target=self._drain_queue, args=(client, each), daemon=True)
+                for each in some
+            ]
+            for consumer in consumers:
+                consumer.start()
+            for consumer in consumers:
+                consumer.join()
+            if self._error is not None:
+                raise self._error
 
     def _drain_queue(self, client: Client, queue: UserQueue) -> None:
-        spec, door = queue.spec, self._open("drain", is_sqs=queue.is_sqs)
-        while not self._is_empty(client, spec):
-            while found := door.take(spec, _DRAIN_MAX, _DRAIN_LOCK_MS, 1_000):
-                for each in found:
-                    door.act(What.SETTLE, each)
-        door.close()
+        spec = queue.spec
+        try:
+            door = self._open("drain", is_sqs=queue.is_sqs)
+            while not self._is_empty(client, spec):
+                while found := door.take(spec, _DRAIN_MAX, _DRAIN_LOCK_MS, 1_000):
+                    for each in found:
+                        door.act(What.SETTLE, each)
+            door.close()
+        except Exception as error:
+            self._error = error
 
     def _is_empty(self, client: Client, spec: QueueSpec) -> bool:
         try:
