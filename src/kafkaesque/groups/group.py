@@ -196,12 +196,15 @@ class Group:
     def replace_static(self, instance_id: str, new_member_id: str) -> tuple[Member, Member]:
         """Give a static member another id; return the old and the new one.
 
-        The old one must have no JoinGroup parked; its SyncGroup is the caller's to answer.
+        The old one must have no JoinGroup parked; its SyncGroup is the caller's to answer. The new
+        one has its place: behind the others, a tie of votes would end otherwise, and rebalance.
         """
-        old = self.members.pop(self.static_members[instance_id])
+        old = self.members[self.static_members[instance_id]]
         self._refuse_parked_join(old)
         new = old.renamed(new_member_id)
-        self.members[new_member_id] = new
+        members = [new if each is old else each for each in self.members.values()]
+        self.members.clear()
+        self.members.update((each.member_id, each) for each in members)
         if self.leader_id == old.member_id:
             self.leader_id = new_member_id
         if old.member_id in self.pending_syncs:

@@ -34,13 +34,25 @@ def test_a_restarted_follower_takes_its_place_without_a_rebalance() -> None:
     assert synced.assignment == b"for " + follower.encode()
 
 
+def test_a_restarted_member_has_the_place_that_ties_of_votes_are_decided_by() -> None:
+    desk = Desk()
+    either = [JoinProtocol(name, subscription("flights")) for name in ("range", "sticky")]
+    orders = {"one": tuple(either), "two": tuple(reversed(either))}
+    tokens = [desk.join(instance_id=each, protocols=orders[each]) for each in orders]
+    desk.advance(12_000)
+    desk.assign(tokens)
+    result = desk.answer(desk.join(instance_id="one", protocols=orders["one"]))
+    assert (result.generation, result.protocol_name) == (1, "range")
+    assert desk.state() == "Stable"
+
+
 def test_a_restarted_leader_is_told_to_assign_nothing() -> None:
     desk = Desk()
     leader, follower = static_group(desk, "one", "two")
     result = desk.answer(desk.join(instance_id="one"))
     assert result.leader_id == result.member_id != leader
     assert result.skip_assignment
-    assert [each.member_id for each in result.members] == [follower, result.member_id]
+    assert [each.member_id for each in result.members] == [result.member_id, follower]
     assert desk.state() == "Stable"
 
 
