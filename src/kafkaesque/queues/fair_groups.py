@@ -11,15 +11,13 @@ still ready; where a message lies is found out by the leader, and is no part of 
 """
 
 from collections.abc import Iterator
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 
 from kafkaesque.queues.column import Column
+from kafkaesque.queues.group_order import LOOKED_AT_MAX
 from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.ready import Ready
 from kafkaesque.queues.runs import Run, runs_of
-
-#: Ready messages that are looked at in search of other groups, before the next turn.
-LOOKED_AT_MAX = 8_192
 
 
 class FairGroups:
@@ -101,7 +99,9 @@ class FairGroups:
             turn = again.pop(load, [])
             if loads and loads[-1] == load:
                 loads.pop()
-                turn += [iter(self._sorted[group].offsets()) for group in self._by_load[load]]
+                # There may be many: no more than have a turn are looked at.
+                served = islice(self._by_load[load], count_max - len(picked))
+                turn += [iter(self._sorted[group].offsets()) for group in served]
             for single, group in zip_longest(alone, turn):
                 if single is not None:
                     picked.append(single)

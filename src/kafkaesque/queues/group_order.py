@@ -17,7 +17,7 @@ from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.ready import Ready
 from kafkaesque.queues.runs import Run, runs_of
 
-#: Ready messages that are looked at in search of a free group, before the next turn.
+#: Ready messages that are looked at in search of a group that may be served, before the next turn.
 LOOKED_AT_MAX = 8_192
 
 

@@ -1,6 +1,7 @@
 """What a queue offers, one thing after the other."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.queues.decisions import Reason
 from kafkaesque.queues.distributor import EXPECTED_MS
+from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.policy import Overflow, Policy, Sharing, Undeliverable
 from kafkaesque.queues.requests import (
     Activate,
@@ -329,6 +331,24 @@ def test_who_has_fewest_messages_in_flight_is_served_first() -> None:
     assert host.take_offsets(2) == [b2, b3]
     assert sorted(host.take_offsets(2)) == [a4, b4]
     assert host.take_offsets(2) == [a5]
+
+
+def test_no_more_groups_are_looked_at_than_have_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = queue(is_fair_by_group=True)
+    groups = [Message(group=b"%d" % number) for number in range(500)]
+    host.put(*groups, *groups, *groups)
+    assert len(host.take(500)) == 500
+    host.take(1)
+    looked_at: list[OffsetSet] = []
+    real = OffsetSet.offsets
+
+    def offsets(self: OffsetSet) -> Iterator[int]:
+        looked_at.append(self)
+        return real(self)
+
+    monkeypatch.setattr(OffsetSet, "offsets", offsets)
+    assert len(host.table.state.fair_groups.next_offsets(3)) == 3
+    assert len(looked_at) == 3
 
 
 def test_messages_of_a_group_are_given_back_to_it() -> None:
