@@ -4,12 +4,15 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
 import msgspec
 import pytest
-from google.protobuf import json_format, message_factory
+from google.protobuf import json_format, message_factory, text_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +21,7 @@ from kafkaesque.admin.decoding.bounds import DECODED_BYTES_MAX, Allowance, Undec
 from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.msgpack_data import read_msgpack
 from kafkaesque.admin.decoding.plain_values import shown_bytes, shown_float
-from kafkaesque.admin.decoding.protobuf_data import read_protobuf
+from kafkaesque.admin.decoding.protobuf_data import MessageTypes, read_protobuf
 from kafkaesque.admin.decoding.schema_book import KnownSchema, Place, SchemaBook
 from kafkaesque.registry.avro import AvroSchema
 from kafkaesque.registry.protobuf import ProtobufSchema
@@ -273,7 +276,7 @@ def tree(fields: dict[str, Any]) -> Any:
 @given(TREES)
 def test_what_the_library_writes_is_read(fields: dict[str, Any]) -> None:
     message = tree(fields)
-    shown = read_protobuf(message.SerializeToString(), TREE, Allowance())
+    shown = read_protobuf(message.SerializeToString(), TREE, MessageTypes(), Allowance())
     expected = json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
@@ -289,7 +292,7 @@ PROTO_PIECES = st.one_of(
 
 @given(st.lists(PROTO_PIECES, max_size=12).map(b"".join))
 def test_protobuf_of_any_bytes_is_a_message_or_a_reason(data: bytes) -> None:
-    check(or_reason(lambda: read_protobuf(data, TREE, Allowance())))
+    check(or_reason(lambda: read_protobuf(data, TREE, MessageTypes(), Allowance())))
 
 
 def wide(count: int) -> Any:
@@ -332,21 +335,132 @@ def within(number: int, times: int) -> bytes:
 )
 def test_protobuf_that_would_grow_gives_a_reason(data: bytes, reason: str) -> None:
     with pytest.raises(UndecodableError, match=reason):
-        read_protobuf(data, TREE, Allowance())
+        read_protobuf(data, TREE, MessageTypes(), Allowance())
 
 
 def test_empty_messages_of_many_fields_are_paid_for() -> None:
     with pytest.raises(UndecodableError, match="becomes more than"):
-        read_protobuf(b"\x0a\0" * 2_000, wide(1_000), Allowance())
+        read_protobuf(b"\x0a\0" * 2_000, wide(1_000), MessageTypes(), Allowance())
 
 
 def test_what_any_holds_is_walked_through() -> None:
     held = b"\x1a\0" * 100_000
     data = delimited(11, delimited(1, b"type.googleapis.com/Tree") + delimited(2, held))
     with pytest.raises(UndecodableError, match="becomes more than"):
-        read_protobuf(data, TREE, Allowance())
+        read_protobuf(data, TREE, MessageTypes(), Allowance())
     small = delimited(11, delimited(1, b"type.googleapis.com/Tree") + delimited(2, b"\x08\x05"))
-    assert read_protobuf(small, TREE, Allowance())["any"]["id"] == "5"
+    assert read_protobuf(small, TREE, MessageTypes(), Allowance())["any"]["id"] == "5"
+
+
+#: A name that costs more than all that the bytes of a test say.
+LONG = "n" * 2_000
+
+
+def big_fields() -> str:
+    return "".join(f"int32 {LONG}{number} = {number + 1};" for number in range(50))
+
+
+#: What is shown without being written, or otherwise than by the fields of its message.
+GROWING = f"""
+syntax = "proto3";
+import "google/protobuf/any.proto";
+message Holder {{
+  repeated google.protobuf.Any many = 1;
+  google.protobuf.Any one = 2;
+  map<int32, Big> by_number = 3;
+  repeated Nothing nothings = 4;
+}}
+message Big {{ {big_fields()} }}
+message Many {{ repeated Big bigs = 1; }}
+message Nothing {{}}
+"""
+BIG = delimited(1, b"/Big")
+
+
+def entry(number: int) -> bytes:
+    return delimited(3, bytes([8, number]))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (delimited(1, BIG) * 100, "becomes more than"),
+        # The library takes the bytes with the right type, and not those that come after them.
+        (delimited(1, BIG + b"\x08N") * 100, "becomes more than"),
+        (delimited(2, delimited(1, b"/Many")) + delimited(2, BIG), "is one once more"),
+        (b"".join(map(entry, range(100))), "becomes more than"),
+        # A value that is none of its type is as good as none.
+        (b"".join(delimited(3, bytes([8, each, 16, 0])) for each in range(100)), "becomes more"),
+        (b"\x28\0" * 200_000, "becomes more than"),
+        (b"\x2b\x2c" * 200_000, "becomes more than"),
+        (delimited(4, b"\x0b\x0c") * 70_000, "becomes more than"),
+        (delimited(2, delimited(2, b"a")), "it holds ''"),
+    ],
+)
+def test_what_is_shown_without_being_written_is_paid_for(data: bytes, reason: str) -> None:
+    holder = ProtobufSchema(GROWING, {}).file.message_types_by_name["Holder"]
+    with pytest.raises(UndecodableError, match=reason):
+        read_protobuf(data, holder, MessageTypes(), Allowance())
+
+
+def own_file(text: str, **options: bool) -> Any:
+    """Return messages as a descriptor has them that `protoc` would not have made."""
+    made = FileDescriptorProto(name="own.proto", syntax="proto2")
+    text_format.Parse(text, made)
+    for each in made.message_type[1:]:
+        for name, value in options.items():
+            setattr(each.options, name, value)
+    pool = DescriptorPool()
+    pool.Add(made)
+    return pool.FindFileByName("own.proto").message_types_by_name["H"]
+
+
+HOLDER = "message_type {{ name: 'H' field {{ name: 'a' number: 1 label: LABEL_REPEATED {} }} }}"
+EXTENDED = (
+    HOLDER.format("type: TYPE_MESSAGE type_name: '.E'")
+    + "message_type { name: 'E' extension_range { start: 100 end: 200 } }"
+    + f"extension {{ name: '{LONG}' number: 100 label: LABEL_OPTIONAL extendee: '.E' "
+)
+
+
+def test_names_of_extensions_are_paid_for() -> None:
+    holder = own_file(EXTENDED + "type: TYPE_INT32 }")
+    with pytest.raises(UndecodableError, match="becomes more than"):
+        read_protobuf(b"\x0a\x03\xa0\x06\0" * 2_000, holder, MessageTypes(), Allowance())
+
+
+def test_what_the_library_reads_by_other_rules_is_refused() -> None:
+    message_set = own_file(
+        EXTENDED.replace("end: 200", "end: 200000") + "type: TYPE_MESSAGE type_name: '.H' }",
+        message_set_wire_format=True,
+    )
+    with pytest.raises(UndecodableError, match="E is a message set"):
+        read_protobuf(b"\x0a\0", message_set, MessageTypes(), Allowance())
+    of_own = own_file(
+        "package: 'google.protobuf'"
+        + HOLDER.format("type: TYPE_MESSAGE type_name: '.google.protobuf.Any'")
+        + "message_type { name: 'Any' field { name: 'type_url' number: 1 label: LABEL_OPTIONAL"
+        " type: TYPE_STRING default_value: 'x/google.protobuf.H' }"
+        " field { name: 'value' number: 2 label: LABEL_OPTIONAL type: TYPE_BYTES } }"
+    )
+    with pytest.raises(UndecodableError, match=r"has a google\.protobuf\.Any of its own"):
+        read_protobuf(b"\x0a\0", of_own, MessageTypes(), Allowance())
+
+
+def test_a_field_that_is_not_encoded_as_its_type_is_one_that_nobody_knows() -> None:
+    holder = own_file(
+        HOLDER.format("type: TYPE_GROUP type_name: '.E'") + "message_type { name: 'E' }"
+    )
+    read = read_protobuf(b"\x0a\x01\x01\x0b\x0c", holder, MessageTypes(), Allowance())
+    assert read == {"a": [{}]}
+
+
+def test_a_large_schema_is_gone_through_once() -> None:
+    text = 'syntax = "proto3";' + "".join(f"message M{each} {{}}" for each in range(3_000))
+    file, types = ProtobufSchema(text, {}).file, MessageTypes()
+    assert types.find(file, [2_999]).name == "M2999"
+    nobody = SimpleNamespace(message_types_by_name=None)
+    assert types.find(nobody, [17]).name == "M17"
 
 
 # -- MessagePack

@@ -16,7 +16,7 @@ from kafkaesque.admin.decoding.bounds import (
     UndecodableError,
 )
 from kafkaesque.admin.decoding.msgpack_data import is_surely_msgpack, read_msgpack
-from kafkaesque.admin.decoding.protobuf_data import find_message, read_indexes, read_protobuf
+from kafkaesque.admin.decoding.protobuf_data import read_indexes, read_protobuf
 from kafkaesque.admin.decoding.schema_book import KnownSchema, SchemaBook
 from kafkaesque.registry.schemas import SchemaType
 
@@ -107,8 +107,8 @@ class Decoder:
         else:
             indexes, at = read_indexes(frame.indexes, frame.at)
             body = frame.body if frame.indexes is not frame.body else frame.body[at:]
-            message = find_message(self._book.protobuf(schema).file, indexes)
-            value = read_protobuf(body, message, self.allowance)
+            file, types = self._book.protobuf(schema).file, self._book.types(schema)
+            value = read_protobuf(body, types.find(file, indexes), types, self.allowance)
         return Decoded(format=found, json=_written(value), schema=schema)
 
     def _msgpack(self, data: bytes) -> Decoded:

@@ -3,10 +3,12 @@
 Theory of operation. The library reads them, and bounds only how deep they are: an empty message
 takes two bytes on the wire, and in memory a place for each of its fields. So the bytes are walked
 through first, by the rules of the wire format (Protocol Buffers guide, "Encoding"), and each field
-is paid for. What the library then makes cannot be more.
+is paid for. What the library then makes cannot be more: what it would read differently is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from kafkaesque.admin.decoding.bounds import (
@@ -23,6 +25,8 @@ _MESSAGE_BYTES: Final = 96
 _FIELD_BYTES: Final = 16
 #: Each `Any` within another one is copied once more.
 _ANY_DEPTH: Final = 8
+_ANY: Final = "google.protobuf.Any"
+_WRAPPERS: Final = "google/protobuf/wrappers.proto"
 _VARINT_BYTES_MAX: Final = 10
 _INDEXES_MAX: Final = 32
 _VARINT, _FIXED64, _DELIMITED, _BEGIN, _END, _FIXED32 = range(6)
@@ -54,20 +58,74 @@ def read_indexes(data: bytes, at: int) -> tuple[list[int], int]:
     return found, at
 
 
-def find_message(file: _Descriptor, indexes: Sequence[int]) -> _Descriptor:
-    """Return a message of a file by its numbers.
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is to be known of a message's type."""
 
-    Raises:
-        UndecodableError: there is none.
-    """
-    choices = list(file.message_types_by_name.values())
-    found = None
-    for number in indexes:
-        if not 0 <= number < len(choices):
-            raise UndecodableError(f"its schema has no message {list(indexes)}")
-        found = choices[number]
-        choices = _nested(found)
-    return found
+    #: Of its fields as they are shown without values.
+    price: int
+    memory_bytes: int
+    #: Of an entry of a map: the type of its value, which is shown even if it is not there.
+    map_value: _Descriptor | None
+
+
+@dataclass(slots=True)
+class MessageTypes:
+    """What is known of one schema's types; a large schema is not gone through for each value."""
+
+    #: All by full names; of the file, which has none, there are only choices.
+    _kinds: dict[str, _Kind] = field(default_factory=dict)
+    _symbol_lengths: dict[str, int] = field(default_factory=dict)
+    _choices: dict[str, list[_Descriptor]] = field(default_factory=dict)
+
+    def find(self, file: _Descriptor, indexes: Sequence[int]) -> _Descriptor:
+        """Return a message of a file by its numbers.
+
+        Raises:
+            UndecodableError: there is none.
+        """
+        found = None
+        for number in indexes:
+            name = "" if found is None else found.full_name
+            choices = self._choices.get(name)
+            if choices is None:
+                within = file.message_types_by_name.values() if found is None else _nested(found)
+                choices = self._choices[name] = list(within)
+            if not 0 <= number < len(choices):
+                raise UndecodableError(f"its schema has no message {list(indexes)}")
+            found = choices[number]
+        return found
+
+    def kind(self, message: _Descriptor) -> _Kind:
+        """Return what is known of a message's type.
+
+        Raises:
+            UndecodableError: the library would read it in a way of its own.
+        """
+        found = self._kinds.get(message.full_name)
+        if found is None:
+            options = message.GetOptions()
+            if options.message_set_wire_format:
+                raise UndecodableError(f"{message.full_name} is a message set")
+            _check_well_known(message)
+            price = PART_BYTES + sum(
+                len(each.name) + PART_BYTES + self.symbol_length(each) for each in message.fields
+            )
+            memory_bytes = _MESSAGE_BYTES + _FIELD_BYTES * len(message.fields)
+            value = message.fields_by_number[2].message_type if options.map_entry else None
+            found = self._kinds[message.full_name] = _Kind(price, memory_bytes, value)
+        return found
+
+    def symbol_length(self, field: _Descriptor) -> int:
+        """Return the length of the longest name that stands for a value; 0 if it is no enum."""
+        kind = field.enum_type
+        if kind is None:
+            return 0
+        length = self._symbol_lengths.get(kind.full_name)
+        if length is None:
+            length = max(map(len, kind.values_by_name), default=0)
+            self._symbol_lengths[kind.full_name] = length
+        return length
 
 
 def _nested(message: _Descriptor) -> list[_Descriptor]:
@@ -80,8 +138,12 @@ def _nested(message: _Descriptor) -> list[_Descriptor]:
     return own + [each for each in message.nested_types if each.GetOptions().map_entry]
 
 
-def read_protobuf(data: bytes, message: _Descriptor, allowance: Allowance) -> Any:
+def read_protobuf(
+    data: bytes, message: _Descriptor, types: MessageTypes, allowance: Allowance
+) -> Any:
     """Return a message as JSON has it, with those fields that are not set and have a default.
+
+    The types are those of the message's schema, for all that is read with it.
 
     Raises:
         UndecodableError: these bytes are no such message, or too large.
@@ -90,7 +152,7 @@ def read_protobuf(data: bytes, message: _Descriptor, allowance: Allowance) -> An
     from google.protobuf.json_format import MessageToDict
     from google.protobuf.message_factory import GetMessageClass
 
-    _Walk(data, message.file.pool, allowance).message(message, 0, len(data), 0)
+    _Walk(data, message.file.pool, types, allowance).message(message, 0, len(data), 0)
     try:
         read = GetMessageClass(message)()
         read.ParseFromString(data)
@@ -105,66 +167,126 @@ def read_protobuf(data: bytes, message: _Descriptor, allowance: Allowance) -> An
         raise UndecodableError(f"it cannot be read as {message.full_name}: {error}") from None
 
 
+@cache
+def _well_known() -> Mapping[str, _Descriptor]:
+    """Return the messages that have a JSON of their own, by full names."""
+    from google.protobuf import (
+        any_pb2,
+        duration_pb2,
+        field_mask_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+    )
+
+    files = (any_pb2, duration_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
+    return {
+        each.full_name: each
+        for file in files
+        for each in file.DESCRIPTOR.message_types_by_name.values()
+    }
+
+
+def _check_well_known(message: _Descriptor) -> None:
+    """Check what the library shows by its name, or by that of its file, and not by its fields.
+
+    Raises:
+        UndecodableError: the schema means something else by that name.
+    """
+    own = _well_known().get(message.full_name)
+    is_same = message.file.name != _WRAPPERS if own is None else _shape(own) == _shape(message)
+    if not is_same:
+        raise UndecodableError(f"its schema has a {message.full_name} of its own")
+
+
+def _shape(message: _Descriptor) -> list[tuple[Any, ...]]:
+    return [
+        (each.name, each.number, each.type, each.is_repeated, each.has_default_value)
+        for each in message.fields
+    ]
+
+
 class _Walk:
     """Pays for a message, and for all that is in it."""
 
-    __slots__ = ("_allowance", "_data", "_memory_bytes", "_pool", "_prices", "_symbols")
+    __slots__ = ("_allowance", "_data", "_memory_bytes", "_pool", "_types")
 
-    def __init__(self, data: bytes, pool: _Descriptor, allowance: Allowance) -> None:
+    def __init__(
+        self, data: bytes, pool: _Descriptor, types: MessageTypes, allowance: Allowance
+    ) -> None:
         self._data = data
         self._pool = pool
+        self._types = types
         self._allowance = allowance
         self._memory_bytes = 0
-        #: Of a message's fields as they are shown without values, by its full name.
-        self._prices: dict[str, int] = {}
-        #: The length of the longest name of an enum's values, by its full name.
-        self._symbols: dict[str, int] = {}
 
-    def message(self, kind: _Descriptor, at: int, end: int, depth: int, group: int = 0) -> int:
+    def message(self, message: _Descriptor, at: int, end: int, depth: int, group: int = 0) -> int:
         """Walk through a message; return where it ends, which a group says itself.
 
-        The kind is None where nobody knows it: then it is passed over.
+        The message's type is None where nobody knows it: then it is passed over.
 
         Raises:
             UndecodableError: it is none, or too large.
         """
         check_depth(depth)
-        if kind is not None:
-            self._pay_message(kind)
+        if message is not None:
+            self._pay_message(message)
         found: dict[int, tuple[int, int]] = {}
+        is_open = group > 0
         while at < end:
             tag, at = _varint(self._data, at, end)
             number, wire = tag >> 3, tag & 7
             if wire == _END:
                 if number != group or not group:
                     raise UndecodableError(f"before byte {at} a group ends that did not begin")
-                return at
-            field = self._field(kind, number)
-            if wire == _BEGIN:
-                within = None if field is None else field.message_type
-                at = self.message(within, at, end, depth + 1, group=number)
+                is_open = False
+                break
+            field = self._field(message, number)
+            if field is not None and not _fits(field, wire):
+                # To the library it is a field that nobody knows.
+                field = None
+            begin, at = self._walk_field(field, number, wire, at, end, depth)
+            if field is None:
                 continue
-            begin, at = self._value(wire, at, end)
-            if field is not None:
-                found[number] = (begin, at)
-                self._pay_field(field, wire, begin, at, depth)
-        if group:
+            if number in found and field.message_type is not None and not field.is_repeated:
+                # The library would make one message of both. Of an `Any`, that is another one.
+                raise UndecodableError(f"before byte {at} is {field.name} once more")
+            found[number] = (begin, at)
+        if is_open:
             raise UndecodableError("it ends within a group")
-        if kind is not None and kind.full_name == "google.protobuf.Any":
-            self._any(found, depth)
+        if message is not None:
+            self._pay_unsaid(message, found, depth)
         return at
 
-    def _field(self, kind: _Descriptor, number: int) -> _Descriptor:
+    def _field(self, message: _Descriptor, number: int) -> _Descriptor:
         """Return a field of a message, or None."""
-        if kind is None:
+        if message is None:
             return None
-        field = kind.fields_by_number.get(number)
-        if field is None and kind.is_extendable:
+        field = message.fields_by_number.get(number)
+        if field is None and message.is_extendable:
             try:
-                return self._pool.FindExtensionByNumber(kind, number)
+                return self._pool.FindExtensionByNumber(message, number)
             except KeyError:
                 return None
         return field
+
+    def _walk_field(
+        self, field: _Descriptor, number: int, wire: int, at: int, end: int, depth: int
+    ) -> tuple[int, int]:
+        """Pay for a field, known or not; return where its value begins and ends."""
+        if field is None:
+            self._allowance.take(PART_BYTES)
+        elif field.is_extension:
+            self._allowance.take(len(field.full_name))
+        within = None if field is None else field.message_type
+        if wire == _BEGIN:
+            return at, self.message(within, at, end, depth + 1, group=number)
+        begin, at = self._value(wire, at, end)
+        if within is not None:
+            self.message(within, begin, at, depth + 1)
+        elif field is not None:
+            self._pay_scalars(field, wire, at - begin)
+        return begin, at
 
     def _value(self, wire: int, at: int, end: int) -> tuple[int, int]:
         """Return where a field's value begins and ends."""
@@ -180,52 +302,51 @@ class _Walk:
             raise UndecodableError(f"at byte {at} it is to have {size} more bytes")
         return at, at + size
 
-    def _pay_message(self, kind: _Descriptor) -> None:
-        self._memory_bytes += _MESSAGE_BYTES + _FIELD_BYTES * len(kind.fields)
+    def _pay_message(self, message: _Descriptor) -> None:
+        kind = self._types.kind(message)
+        self._memory_bytes += kind.memory_bytes
         if self._memory_bytes > MEMORY_BYTES_MAX:
             raise UndecodableError(f"it takes more than {MEMORY_BYTES_MAX} bytes in memory")
-        price = self._prices.get(kind.full_name)
-        if price is None:
-            price = PART_BYTES + sum(
-                len(each.name) + PART_BYTES + self._symbol_length(each) for each in kind.fields
-            )
-            self._prices[kind.full_name] = price
-        self._allowance.take(price)
+        self._allowance.take(kind.price)
 
-    def _pay_field(self, field: _Descriptor, wire: int, begin: int, end: int, depth: int) -> None:
-        if field.message_type is not None and wire == _DELIMITED:
-            self.message(field.message_type, begin, end, depth + 1)
-            return
-        size = end - begin
+    def _pay_scalars(self, field: _Descriptor, wire: int, size: int) -> None:
         count = size if wire == _DELIMITED and field.type not in _TEXTS else 1
-        self._allowance.take(2 * size + count * (PART_BYTES + self._symbol_length(field)))
+        self._allowance.take(2 * size + count * (PART_BYTES + self._types.symbol_length(field)))
 
-    def _symbol_length(self, field: _Descriptor) -> int:
-        """Return the length of the longest name that stands for a value; 0 if it is no enum."""
-        kind = field.enum_type
-        if kind is None:
-            return 0
-        length = self._symbols.get(kind.full_name)
-        if length is None:
-            length = max(map(len, kind.values_by_name), default=0)
-            self._symbols[kind.full_name] = length
-        return length
+    def _pay_unsaid(
+        self, message: _Descriptor, found: Mapping[int, tuple[int, int]], depth: int
+    ) -> None:
+        """Pay for what is shown though it does not stand there as a field."""
+        map_value = self._types.kind(message).map_value
+        if map_value is not None and 2 not in found:
+            self._pay_message(map_value)
+        if message.full_name == _ANY and any(begin < end for begin, end in found.values()):
+            self._any(found, depth)
 
-    def _any(self, found: dict[int, tuple[int, int]], depth: int) -> None:
-        """Walk through what an `Any` holds, where its type is known."""
-        if 1 not in found or 2 not in found:
-            return
-        begin, end = found[1]
+    def _any(self, found: Mapping[int, tuple[int, int]], depth: int) -> None:
+        """Walk through what an `Any` holds, also if that is empty."""
+        begin, end = found.get(1, (0, 0))
         name = self._data[begin:end].rpartition(b"/")[2].decode(errors="replace")
         try:
-            kind = self._pool.FindMessageTypeByName(name)
+            message = self._pool.FindMessageTypeByName(name)
         except KeyError:
             raise UndecodableError(f"it holds {name!r}, which its schema does not have") from None
-        self.message(kind, *found[2], depth + _ANY_DEPTH)
+        self.message(message, *found.get(2, (0, 0)), depth + _ANY_DEPTH)
 
 
+#: The type of fields that a group is.
+_GROUP: Final = 10
 #: Types whose length is that of what they hold: bytes and texts.
 _TEXTS: Final = frozenset({9, 12})
+
+
+def _fits(field: _Descriptor, wire: int) -> bool:
+    """Tell whether a message, a text or bytes may be encoded so; numbers are in two ways."""
+    if field.type == _GROUP:
+        return wire == _BEGIN
+    if field.message_type is not None or field.type in _TEXTS:
+        return wire == _DELIMITED
+    return wire != _BEGIN
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:

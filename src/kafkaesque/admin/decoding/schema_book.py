@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.admin.decoding.bounds import UndecodableError
+from kafkaesque.admin.decoding.protobuf_data import MessageTypes
 from kafkaesque.registry.avro import AvroSchema
 from kafkaesque.registry.errors import InvalidSchema
 from kafkaesque.registry.protobuf import ProtobufSchema
@@ -55,6 +56,7 @@ class SchemaBook:
     #: Ids that were asked for in vain.
     missing: set[int] = field(default_factory=set)
     _parsed: dict[int, AvroSchema | ProtobufSchema | UndecodableError] = field(default_factory=dict)
+    _types: dict[int, MessageTypes] = field(default_factory=dict)
 
     def add(self, found: Mapping[int, KnownSchema | UnknownSchema]) -> None:
         """Add what was missing."""
@@ -96,6 +98,10 @@ class SchemaBook:
         found = self._parse(schema)
         assert isinstance(found, ProtobufSchema)
         return found
+
+    def types(self, schema: KnownSchema) -> MessageTypes:
+        """Return what is known of the types of a schema of Protocol Buffers."""
+        return self._types.setdefault(schema.id, MessageTypes())
 
     def _parse(self, schema: KnownSchema) -> AvroSchema | ProtobufSchema:
         found = self._parsed.get(schema.id)
