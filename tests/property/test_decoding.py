@@ -174,6 +174,16 @@ def test_avro_that_would_grow_gives_a_reason(name: str, data: bytes, reason: str
         read_avro(data, parsed.root, parsed.names, Allowance())
 
 
+def test_unions_within_unions_give_a_reason() -> None:
+    kind: list[Any] = ["null", "R"]
+    for _ in range(60):
+        kind = [kind]
+    record = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
+    parsed = AvroSchema(json.dumps(record), {})
+    with pytest.raises(UndecodableError, match="nested too deeply"):
+        read_avro((bytes(60) + b"\2") * 60, parsed.root, parsed.names, Allowance())
+
+
 #: What schemas are made of, some of it at the wrong place.
 WORDS = st.one_of(
     st.sampled_from([*sorted(PRIMITIVES), "N", "array", "map", "fixed", "enum", "record", "x"]),

@@ -49,6 +49,9 @@ def read_avro(data: bytes, root: _Node, names: Mapping[str, _Node], allowance: A
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         # fastavro takes schemas that are none, such as a size that is a text.
         raise UndecodableError(f"its schema does not say how it is read: {error!r}") from None
+    except RecursionError:
+        # It takes unions within unions, too, which are no deeper values.
+        raise UndecodableError("it is nested too deeply") from None
     reader.check_end()
     return value
 
