@@ -113,8 +113,9 @@ Bytes are base64, timestamps texts. |
 - Decoding needs what showing needs, Read on the topic or the queue. A schema counts as unknown
   unless the client may also Describe one of its subjects, as at the registry itself.
 - Bounds: 1 MiB a value, which becomes at most 2 MiB of JSON, 64 levels deep; 8 MiB of JSON and 100
-  schemas for each partition of a page. Beyond them `undecoded` says so. A page waits one second for
-  the registry, and then goes on with the schemas that the broker knows.
+  schemas, of up to 2 MiB together with what they refer to, for each partition of a page. Beyond
+  them `undecoded` says so. A page waits one second for the registry, and then goes on with the
+  schemas that the broker knows.
 
 [admin-api.json](admin-api.json) is the OpenAPI 3.1 document; a broker serves it at
 `/api/v1/openapi.json`.

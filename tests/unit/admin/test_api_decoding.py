@@ -13,7 +13,11 @@ import msgspec
 import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.admin.api.messages import LISTED_BYTES_MAX, Form, SearchFilter
+from kafkaesque.admin.api.messages import (
+    LISTED_BYTES_MAX,
+    Form,
+    SearchFilter,
+)
 from kafkaesque.admin.api.scan_part import Matcher, Room, search
 from kafkaesque.admin.decoding.bounds import VALUE_BYTES_MAX, Allowance
 from kafkaesque.admin.decoding.decoder import Decoder
@@ -288,6 +292,27 @@ def test_hostile_ids_are_looked_up_within_a_bound() -> None:
     book.add({number: UnknownSchema("none") for number in book.missing})
     found = searched(bytes(encode_batch(records)), book, Allowance())
     assert (len(found.messages), len(book.missing)) == (len(records), 0)
+
+
+def test_a_question_parses_so_much_of_schemas() -> None:
+    text = f'{{"type":"fixed","name":"F","size":1,"doc":"{"d" * 500_000}"}}'
+    place = Place(subject="s", version=1)
+    known = {
+        number: KnownSchema(
+            id=number,
+            type=SchemaType.AVRO,
+            text=text,
+            references={},
+            key_place=place,
+            value_place=place,
+        )
+        for number in range(1, 7)
+    }
+    records = [Record(at, 1, None, framed(at % 6 + 1, b"a")) for at in range(12)]
+    found = searched(bytes(encode_batch(records)), SchemaBook({**known}), Allowance())
+    kinds = [each.value.kind for each in found.messages]
+    assert kinds == 2 * [*(["avro"] * 4), "hex", "hex"]
+    assert "more than 2097152 characters" in found.messages[-1].value.undecoded
 
 
 LISTS = KnownSchema(

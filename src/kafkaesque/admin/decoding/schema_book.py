@@ -18,6 +18,8 @@ from kafkaesque.registry.schemas import References, SchemaType
 
 #: Ids that one question looks up.
 SCHEMAS_MAX: Final = 100
+#: Characters of schemas, with what they refer to, that one question parses: a second or two.
+PARSED_LENGTH_MAX: Final = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class SchemaBook:
     missing: set[int] = field(default_factory=set)
     _parsed: dict[int, AvroSchema | ProtobufSchema | UndecodableError] = field(default_factory=dict)
     _types: dict[int, MessageTypes] = field(default_factory=dict)
+    _parsed_length: int = 0
 
     def add(self, found: Mapping[int, KnownSchema | UnknownSchema]) -> None:
         """Add what was missing."""
@@ -106,6 +109,12 @@ class SchemaBook:
     def _parse(self, schema: KnownSchema) -> AvroSchema | ProtobufSchema:
         found = self._parsed.get(schema.id)
         if found is None:
+            length = len(schema.text) + sum(map(len, schema.references.values()))
+            if self._parsed_length + length > PARSED_LENGTH_MAX:
+                raise UndecodableError(
+                    f"the schemas of what is shown have more than {PARSED_LENGTH_MAX} characters"
+                )
+            self._parsed_length += length
             make = AvroSchema if schema.type is SchemaType.AVRO else ProtobufSchema
             try:
                 found = make(schema.text, schema.references)
