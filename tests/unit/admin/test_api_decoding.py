@@ -15,6 +15,7 @@ import pytest
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.messages import (
     LISTED_BYTES_MAX,
+    REASON_LENGTH_MAX,
     Form,
     SearchFilter,
 )
@@ -313,6 +314,23 @@ def test_a_question_parses_so_much_of_schemas() -> None:
     kinds = [each.value.kind for each in found.messages]
     assert kinds == 2 * [*(["avro"] * 4), "hex", "hex"]
     assert "more than 2097152 characters" in found.messages[-1].value.undecoded
+
+
+def test_a_reason_is_as_long_as_people_read() -> None:
+    name = "n" * 100_000
+    schema = KnownSchema(
+        id=1,
+        type=SchemaType.PROTOBUF,
+        text=f'syntax = "proto3"; message {name} {{ string text = 1; }}',
+        references={},
+        key_place=Place(subject="s", version=1),
+        value_place=Place(subject="s", version=1),
+    )
+    record = Record(0, 1, None, framed(1, b"\0\x0a\1\xff"))
+    found = searched(bytes(encode_batch([record])), SchemaBook({1: schema}), Allowance())
+    reason = found.messages[0].value.undecoded
+    assert reason.startswith("it cannot be read as nnn")
+    assert len(reason) == REASON_LENGTH_MAX
 
 
 LISTS = KnownSchema(

@@ -19,6 +19,8 @@ from kafkaesque.model.records import RecordColumns
 SHOWN_BYTES_MAX: Final = 1024 * 1024
 #: The same in lists of many messages.
 LISTED_BYTES_MAX: Final = 8 * 1024
+#: Of a reason why something is not decoded: names of a schema, or of an `Any`, may be in it.
+REASON_LENGTH_MAX: Final = 500
 #: Of one message as many headers are shown.
 HEADERS_MAX: Final = 100
 
@@ -139,7 +141,9 @@ def _decode(
     try:
         found = decoder.decode(data, wanted, schema_header(headers, header))
     except UndecodableError as reason:
-        return msgspec.structs.replace(show(data, _auto(form)), undecoded=str(reason))
+        return msgspec.structs.replace(
+            show(data, _auto(form)), undecoded=str(reason)[:REASON_LENGTH_MAX]
+        )
     if found is None:
         return show(data, _auto(form))
     text = found.json.decode()
