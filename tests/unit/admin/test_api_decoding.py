@@ -333,6 +333,13 @@ def test_a_reason_is_as_long_as_people_read() -> None:
     assert len(reason) == REASON_LENGTH_MAX
 
 
+def test_headers_take_of_what_a_page_shows() -> None:
+    headers = tuple(("h", b"x" * 8_000) for _ in range(50))
+    records = [Record(at, 1, None, b"a", headers) for at in range(10)]
+    found = searched(bytes(encode_batch(records)), SchemaBook(), Allowance())
+    assert (len(found.messages), found.next) == (3, 3)
+
+
 LISTS = KnownSchema(
     id=1,
     type=SchemaType.AVRO,

@@ -121,6 +121,12 @@ def show_message(columns: RecordColumns, row: int, form: Form, decoder: Decoder)
     )
 
 
+def shown_length(message: Message) -> int:
+    """Return how many characters of a message are shown."""
+    headers = sum(len(each.name) + len(each.value.text) for each in message.headers)
+    return len(message.key.text) + len(message.value.text) + headers
+
+
 def show_key(data: bytes | None, headers: Headers, form: Form, decoder: Decoder) -> Content:
     """Return a key as it is decoded, or else as `show` does, with the reason."""
     return _decode(data, form, form.key, decoder, headers, KEY_HEADER)

@@ -23,6 +23,7 @@ from kafkaesque.admin.api.messages import (
     SearchFilter,
     schema_header,
     show_message,
+    shown_length,
 )
 from kafkaesque.admin.api.part_pages import SCAN, ScanAnswer, ScanQuestion
 from kafkaesque.admin.decoding.bounds import UndecodableError
@@ -211,8 +212,7 @@ def _search_batch(
             return False
         message = show_message(columns, row, form, decoder)
         found.messages.append(message)
-        shown_bytes = len(message.key.text) + len(message.value.text)
-        found.room = Room(found.room.records - 1, found.room.bytes - shown_bytes)
+        found.room = Room(found.room.records - 1, found.room.bytes - shown_length(message))
     found.records += end - first
     return True
 
