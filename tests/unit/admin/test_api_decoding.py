@@ -2,10 +2,12 @@
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -13,6 +15,7 @@ import msgspec
 import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.admin.api.decoding_run import DecodingRun
 from kafkaesque.admin.api.messages import (
     LISTED_BYTES_MAX,
     REASON_LENGTH_MAX,
@@ -20,7 +23,7 @@ from kafkaesque.admin.api.messages import (
     SearchFilter,
 )
 from kafkaesque.admin.api.scan_part import Matcher, Room, search
-from kafkaesque.admin.decoding.bounds import VALUE_BYTES_MAX, Allowance
+from kafkaesque.admin.decoding.bounds import VALUE_BYTES_MAX, Allowance, UndecodableError
 from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.schema_book import (
     SCHEMAS_MAX,
@@ -33,10 +36,12 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.broker.schemas.schema_log import SchemaLog
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.errors import OverBound
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
 from kafkaesque.registry.records import Entry, ReferenceValue, SchemaKey, SchemaValue
 from kafkaesque.registry.schemas import SchemaType
+from kafkaesque.registry.state import RegistryState
 from tests.unit.admin.api_ground import ApiGround
 from tests.unit.admin.visits import AdminCluster
 from tests.unit.gateway_kafka.secured import add_user, allow
@@ -331,6 +336,33 @@ def test_a_reason_is_as_long_as_people_read() -> None:
     reason = found.messages[0].value.undecoded
     assert reason.startswith("it cannot be read as nnn")
     assert len(reason) == REASON_LENGTH_MAX
+
+
+def test_what_cannot_be_worked_on_a_second_time_is_refused() -> None:
+    jobs: list[Callable[[], object]] = []
+    told: list[tuple[str | None, Exception | None]] = []
+
+    def run(
+        work: Callable[[], object], on_done: Callable[[object, Exception | None], None]
+    ) -> None:
+        if jobs:
+            raise OverBound("too many jobs")
+        jobs.append(lambda: on_done(work(), None))
+
+    schemas = SimpleNamespace(state=RegistryState(), catch_up=lambda on_read: on_read(True))
+    clock = SimpleNamespace(call_later=lambda *_: SimpleNamespace(cancel=lambda: None))
+    condition = SimpleNamespace(disk=SimpleNamespace(run=run))
+    doors = SimpleNamespace(condition=condition, schemas=schemas, clock=clock)
+    context: Any = SimpleNamespace(doors=doors)
+
+    def work(decoder: Decoder) -> str:
+        with suppress(UndecodableError):
+            decoder.decode(framed(7, b""), "auto")
+        return "done"
+
+    DecodingRun(context, "things", None).run(work, lambda *both: told.append(both))
+    jobs[0]()
+    assert [(found, str(error)) for found, error in told] == [(None, "too many jobs")]
 
 
 def test_headers_take_of_what_a_page_shows() -> None:

@@ -11,6 +11,7 @@ from kafkaesque.admin.decoding.bounds import QUESTION_BYTES_MAX, Allowance
 from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.schema_book import SchemaBook
 from kafkaesque.broker.requests.client_command import OnBehalfOf
+from kafkaesque.model.errors import RequestRefused
 
 T = TypeVar("T")
 
@@ -52,4 +53,8 @@ class DecodingRun:
                 self._left = decoder.allowance.left
                 on_done(result[0], None)
 
-        self._disk.run(lambda: result.append(work(decoder)), on_worked)
+        try:
+            self._disk.run(lambda: result.append(work(decoder)), on_worked)
+        except RequestRefused as refusal:
+            # The second time nobody is there any more to whom it could be raised.
+            on_done(None, refusal)

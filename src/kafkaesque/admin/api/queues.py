@@ -300,7 +300,7 @@ class QueuePages:
             def work(decoder: Decoder) -> list[QueuedMessage]:
                 return [_message(query.partition, each, form, decoder) for each in messages]
 
-            DecodingRun(self._context, topic, call.client).run(work, on_shown)
+            DecodingRun(self._context, topic, call.client).run(work, call.later(on_shown))
 
         def on_shown(items: list[QueuedMessage] | None, error: Exception | None) -> None:
             if items is None:
