@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafkaesque.admin.lag import lag_of
 from kafkaesque.admin.metric_table import GROUPS_MAX, QUEUES_MAX
 from kafkaesque.admin.turns import walk
 from kafkaesque.broker.doors import Doors
@@ -106,7 +107,7 @@ def _count_groups(doors: Doors, census: Census) -> Iterator[None]:
                     census.partitions_elsewhere += 1
                 else:
                     is_known = True
-                    lag += max(0, found.high_watermark - offset)
+                    lag += lag_of(found.high_watermark, offset)
             if is_known:
                 _keep(lags, (lag, group))
     census.lags = sorted(lags, reverse=True)

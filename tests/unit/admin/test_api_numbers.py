@@ -14,7 +14,10 @@ from kafkaesque.admin.api.api import make_routes
 from kafkaesque.admin.api.calls import Route
 from kafkaesque.admin.api.plots import PlotPages
 from kafkaesque.admin.api.searching import SearchPages
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.sink_markers import PROGRESS_MARK
 from tests.unit.admin.api_ground import ApiGround, Told, text
+from tests.unit.admin.test_api_traces import commit_all
 
 
 def every_route() -> list[Route]:
@@ -73,6 +76,21 @@ def test_every_number_of_a_request_has_bounds() -> None:
         for place in unbounded(shapes.type_info(kind), kind.__name__)
     ]
     assert found == []
+
+
+def test_what_a_client_has_committed_hides_nobodys_groups() -> None:
+    ground = ApiGround(6)
+    ground.create("orders", 3)
+    wheres = [TopicPartition("orders", partition) for partition in range(3)]
+    for each in wheres:
+        ground.publish("orders", each.partition, text("a"))
+    for group, offset in (("flow", -(2**63)), ("past", 2**63 - 1)):
+        commit_all(ground, group, dict.fromkeys(wheres, (offset, PROGRESS_MARK)))
+    for path in ("/pipelines", "/groups", "/topics/orders/groups"):
+        told = ground.get(path)
+        assert [each["missing"] for each in told["sources"]] == [None] * 3, path
+        assert [each["lag"] for each in told["items"]] == [3, 0], path
+    assert ground.get("/groups/flow")["lag"] == 3
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from kafkaesque.admin.api.part_pages import (
     TopicGroupsQuestion,
 )
 from kafkaesque.admin.api.values import Group, Member, TopicGroup, TopicPartitions
+from kafkaesque.admin.lag import lag_of
 from kafkaesque.admin.turns import walk
 from kafkaesque.groups import events
 from kafkaesque.groups.consumer.events import ConsumerGroupDescribe
@@ -86,7 +87,7 @@ def _measure(context: Context, lags: Lags) -> Iterator[None]:
                 if partition is None or partition.replica is None:
                     found[2] += 1
                 else:
-                    found[0] += max(0, partition.high_watermark - offset)
+                    found[0] += lag_of(partition.high_watermark, offset)
 
 
 def _answer_groups(context: Context, on_done: OnAnswer) -> None:

@@ -32,6 +32,7 @@ from kafkaesque.admin.api.values import (
     Transaction,
     TransactionList,
 )
+from kafkaesque.admin.lag import lag_of
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId, TopicPartition
 
@@ -217,7 +218,7 @@ def _offsets(answer: GroupAnswer, ends: dict[tuple[str, int], int]) -> list[Grou
                 metadata=each.metadata,
                 committed_at=each.at_ms or None,
                 end_offset=end,
-                lag=None if end is None else max(0, end - each.offset),
+                lag=None if end is None else lag_of(end, each.offset),
                 member=owners.get(where),
             )
         )

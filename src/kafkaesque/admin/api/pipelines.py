@@ -23,6 +23,7 @@ from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
 from kafkaesque.admin.api.part_list import Keys, page_view
 from kafkaesque.admin.api.part_pages import Nothing
 from kafkaesque.admin.api.values import Listing, View
+from kafkaesque.admin.lag import lag_of
 from kafkaesque.admin.turns import walk
 from kafkaesque.groups.results import CommittedOffset
 from kafkaesque.model.ids import TopicPartition
@@ -172,7 +173,7 @@ def _row(context: Context, group: str, committed: Any) -> SparkRow | None:
         if partition is None or partition.replica is None:
             here = (0, 1)
         else:
-            here = (max(0, partition.high_watermark - each.offset), 0)
+            here = (lag_of(partition.high_watermark, each.offset), 0)
         by_topic[where.topic] = _plus(by_topic.get(where.topic, (0, 0)), here)
     lag, unknown = _total(by_topic.values())
     return SparkRow(group, False, topics, at_ms, 0, 0, 0, lag, unknown, by_topic)
