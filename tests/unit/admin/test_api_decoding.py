@@ -300,10 +300,10 @@ def test_hostile_ids_are_looked_up_within_a_bound() -> None:
     assert (len(found.messages), len(book.missing)) == (len(records), 0)
 
 
-def test_a_question_parses_so_much_of_schemas() -> None:
+def large_schemas(count: int) -> dict[int, KnownSchema | UnknownSchema]:
     text = f'{{"type":"fixed","name":"F","size":1,"doc":"{"d" * 500_000}"}}'
     place = Place(subject="s", version=1)
-    known = {
+    return {
         number: KnownSchema(
             id=number,
             type=SchemaType.AVRO,
@@ -312,13 +312,28 @@ def test_a_question_parses_so_much_of_schemas() -> None:
             key_place=place,
             value_place=place,
         )
-        for number in range(1, 7)
+        for number in range(1, count + 1)
     }
+
+
+def test_a_question_parses_so_much_of_schemas() -> None:
     records = [Record(at, 1, None, framed(at % 6 + 1, b"a")) for at in range(12)]
-    found = searched(bytes(encode_batch(records)), SchemaBook({**known}), Allowance())
+    found = searched(bytes(encode_batch(records)), SchemaBook(large_schemas(6)), Allowance())
     kinds = [each.value.kind for each in found.messages]
     assert kinds == 2 * [*(["avro"] * 4), "hex", "hex"]
     assert "more than 2097152 characters" in found.messages[-1].value.undecoded
+
+
+def test_a_search_in_decoded_values_goes_on_where_no_more_schemas_have_room() -> None:
+    wanted = SearchFilter(json_path="n", decoded=True)
+    batch = bytes(encode_batch([Record(at, 1, None, framed(at + 1, b"a")) for at in range(300)]))
+    found = searched(batch, SchemaBook(large_schemas(6)), Allowance(), wanted)
+    assert (found.is_spent, found.next) == (True, 4)
+    book = SchemaBook()
+    searched(batch, book, Allowance(), wanted)
+    book.add({number: UnknownSchema("none") for number in book.missing})
+    found = searched(batch, book, Allowance(), wanted)
+    assert (found.is_spent, found.next) == (True, SCHEMAS_MAX)
 
 
 def test_a_reason_is_as_long_as_people_read() -> None:
@@ -338,14 +353,16 @@ def test_a_reason_is_as_long_as_people_read() -> None:
     assert len(reason) == REASON_LENGTH_MAX
 
 
-def test_what_cannot_be_worked_on_a_second_time_is_refused() -> None:
-    jobs: list[Callable[[], object]] = []
-    told: list[tuple[str | None, Exception | None]] = []
+Jobs = list[Callable[[], object]]
+
+
+def decoding_run(jobs: Jobs, jobs_max: int) -> DecodingRun:
+    """Return a run whose jobs are done by hand, and whose registry is empty."""
 
     def run(
         work: Callable[[], object], on_done: Callable[[object, Exception | None], None]
     ) -> None:
-        if jobs:
+        if len(jobs) >= jobs_max:
             raise OverBound("too many jobs")
         jobs.append(lambda: on_done(work(), None))
 
@@ -354,13 +371,19 @@ def test_what_cannot_be_worked_on_a_second_time_is_refused() -> None:
     condition = SimpleNamespace(disk=SimpleNamespace(run=run))
     doors = SimpleNamespace(condition=condition, schemas=schemas, clock=clock)
     context: Any = SimpleNamespace(doors=doors)
+    return DecodingRun(context, "things", None)
+
+
+def test_what_cannot_be_worked_on_a_second_time_is_refused() -> None:
+    jobs: Jobs = []
+    told: list[tuple[str | None, Exception | None]] = []
 
     def work(decoder: Decoder) -> str:
         with suppress(UndecodableError):
             decoder.decode(framed(7, b""), "auto")
         return "done"
 
-    DecodingRun(context, "things", None).run(work, lambda *both: told.append(both))
+    decoding_run(jobs, 1).run(work, lambda *both: told.append(both))
     jobs[0]()
     assert [(found, str(error)) for found, error in told] == [(None, "too many jobs")]
 

@@ -203,7 +203,7 @@ def _search_batch(
     for row in matcher.candidates(columns, range(first, end)):
         is_match = matcher.matches(columns, row, decoder)
         if matcher.is_decoded:
-            found.is_spent = decoder.allowance.is_spent
+            found.is_spent = decoder.is_spent
         if not (is_match or found.is_spent):
             continue
         if found.room.is_full or found.is_spent:

@@ -65,6 +65,11 @@ class Decoder:
         self._book: Final = book
         self.allowance: Final = allowance
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether a value may not be decoded that another question would decode."""
+        return self.allowance.is_spent or self._book.is_full
+
     def decode(self, data: bytes, wanted: str, header: bytes | None = None) -> Decoded | None:
         """Return what a value is; None: it is not known to be anything, if `auto` is wanted.
 

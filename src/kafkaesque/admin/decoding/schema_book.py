@@ -60,11 +60,14 @@ class SchemaBook:
     _parsed: dict[int, AvroSchema | ProtobufSchema | UndecodableError] = field(default_factory=dict)
     _types: dict[int, MessageTypes] = field(default_factory=dict)
     _parsed_length: int = 0
+    #: Whether a schema found no room that would find it in an empty book.
+    is_full: bool = False
 
     def add(self, found: Mapping[int, KnownSchema | UnknownSchema]) -> None:
         """Add what was missing."""
         self.schemas.update(found)
         self.missing.clear()
+        self.is_full = False
 
     def find(self, schema_id: int) -> KnownSchema:
         """Return a schema.
@@ -78,6 +81,7 @@ class SchemaBook:
         if found is not None:
             raise UndecodableError(found.reason)
         if len(self.schemas) + len(self.missing) >= SCHEMAS_MAX:
+            self.is_full = True
             raise UndecodableError(f"more than {SCHEMAS_MAX} schemas are not looked up at once")
         self.missing.add(schema_id)
         raise UndecodableError(f"the schema {schema_id} was not looked up")
@@ -111,6 +115,7 @@ class SchemaBook:
         if found is None:
             length = len(schema.text) + sum(map(len, schema.references.values()))
             if self._parsed_length + length > PARSED_LENGTH_MAX:
+                self.is_full = self.is_full or length <= PARSED_LENGTH_MAX
                 raise UndecodableError(
                     f"the schemas of what is shown have more than {PARSED_LENGTH_MAX} characters"
                 )
