@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.admin.api.decoding_run import DecodingRun
+from kafkaesque.admin.api.decoding_run import WORK_BYTES_MAX, DecodingRun
 from kafkaesque.admin.api.messages import (
     LISTED_BYTES_MAX,
     REASON_LENGTH_MAX,
@@ -386,6 +386,30 @@ def test_what_cannot_be_worked_on_a_second_time_is_refused() -> None:
     decoding_run(jobs, 1).run(work, lambda *both: told.append(both))
     jobs[0]()
     assert [(found, str(error)) for found, error in told] == [(None, "too many jobs")]
+
+
+def test_a_question_whose_schemas_come_one_by_one_works_within_a_bound() -> None:
+    jobs: Jobs = []
+    told: list[object] = []
+    decoded: list[int] = []
+
+    def work(decoder: Decoder) -> int:
+        # As if what is decoded now left room for one message more.
+        with suppress(UndecodableError):
+            decoder.decode(framed(len(jobs), b""), "auto")
+        before = decoder.allowance.left
+        with suppress(UndecodableError):
+            while True:
+                decoder.decode(b"\x81\xa1a\xc6\0\x07\0\0" + bytes(0x70000), "auto")
+        decoded.append(before - decoder.allowance.left)
+        return len(jobs)
+
+    decoding_run(jobs, 1_000).run(work, lambda *both: told.append(both))
+    for number in range(1_000):
+        if number < len(jobs):
+            jobs[number]()
+    assert told == [(SCHEMAS_MAX + 1, None)]
+    assert sum(decoded) == WORK_BYTES_MAX
 
 
 def test_headers_take_of_what_a_page_shows() -> None:

@@ -15,11 +15,14 @@ from kafkaesque.model.errors import RequestRefused
 
 T = TypeVar("T")
 
+#: What one question decodes, all of it counted that it decodes again.
+WORK_BYTES_MAX: Final = 4 * QUESTION_BYTES_MAX
+
 
 class DecodingRun:
     """What one question has looked up and used up; see the module."""
 
-    __slots__ = ("_book", "_disk", "_left", "_lookup")
+    __slots__ = ("_book", "_disk", "_left", "_lookup", "_work_left")
 
     def __init__(self, context: Context, topic: str, client: OnBehalfOf | None) -> None:
         """See `SchemaLookup`."""
@@ -28,6 +31,7 @@ class DecodingRun:
         self._book: Final = SchemaBook()
         #: What may still be decoded.
         self._left = QUESTION_BYTES_MAX
+        self._work_left = WORK_BYTES_MAX
 
     def run(
         self, work: Callable[[Decoder], T], on_done: Callable[[T | None, Exception | None], None]
@@ -37,7 +41,8 @@ class DecodingRun:
         One at a time. The work must touch nothing that the loop touches. `on_done` gets the result
         and None, or None and the error.
         """
-        decoder = Decoder(self._book, Allowance(self._left))
+        most = min(self._left, self._work_left)
+        decoder = Decoder(self._book, Allowance(most))
         result: list[T] = []
 
         def on_found(found: Found) -> None:
@@ -45,12 +50,14 @@ class DecodingRun:
             self.run(work, on_done)
 
         def on_worked(_: object, error: Exception | None) -> None:
+            used = most - decoder.allowance.left
+            self._work_left -= used
             if error is not None:
                 on_done(None, error)
             elif self._book.missing:
                 self._lookup.find(self._book.missing, on_found)
             else:
-                self._left = decoder.allowance.left
+                self._left -= used
                 on_done(result[0], None)
 
         try:
