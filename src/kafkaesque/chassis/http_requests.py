@@ -18,6 +18,8 @@ import httptools
 #: So much is read at a time.
 SLICE_BYTES: Final = 16 * 1024
 _VERSIONS: Final = ("1.0", "1.1")
+#: Of a body's length: 2^64 has as many. llhttp reads any number of zeros, and Python does not.
+_LENGTH_DIGITS_MAX: Final = 20
 _TOO_LONG: Final = "a request's line and headers are too long"
 
 
@@ -237,6 +239,8 @@ def _head_of(
         if name == b"host":
             hosts += 1
         elif name == b"content-length":
+            if len(value) > _LENGTH_DIGITS_MAX:
+                raise NotUnderstood(400, "a Content-Length has too many digits")
             length_bytes = int(value)
         elif name == b"transfer-encoding":
             encodings += 1

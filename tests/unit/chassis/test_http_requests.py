@@ -285,6 +285,7 @@ LENGTH = b"Content-Length: 3\r\n"
         (POST + LENGTH + LENGTH, 400),
         (POST + b"Content-Length: 3\r\nContent-Length: 4\r\n", 400),
         (POST + b"Content-Length: 3, 3\r\n", 400),
+        (POST + b"Content-Length: 000000000000000000003\r\n", 400),
         (POST + b"Transfer-Encoding: gzip, chunked\r\n", 501),
         (POST + b"Transfer-Encoding: xchunked\r\n", 501),
         (GET + b"X: a\r\n b\r\n", 400),
