@@ -40,7 +40,7 @@ CHUNKS_MAX: Final = 4_096
 EVENTS_PER_TURN: Final = 64
 #: Statuses of answers that have no body.
 _BODILESS: Final = (204, 304)
-#: What a client may send ahead while its request is answered.
+#: What a client may send ahead of what is read: while its request is answered, or may not begin.
 AHEAD_BYTES_MAX: Final = 64 * 1024
 
 
@@ -57,7 +57,6 @@ class HttpConnection(ClientConnection):
     """See the module; a gateway brings `take_head`, `begin` and `refusal`."""
 
     __slots__ = (
-        "_ahead_bytes",
         "_body",
         "_body_bytes_max",
         "_body_room",
@@ -96,7 +95,6 @@ class HttpConnection(ClientConnection):
         self._body_room: BodyRoom | None = None
         #: Whether a request is not answered.
         self._is_answering = False
-        self._ahead_bytes = 0
         #: Whether only the head of the answer is wanted.
         self.is_head_only = False
 
@@ -157,11 +155,10 @@ class HttpConnection(ClientConnection):
         if self.connection is None:
             return
         self._requests.receive(data)
-        if self._is_answering:
-            self._ahead_bytes += len(data)
-            self.maybe_pause()
-        else:
+        if not self._is_answering:
             self._advance()
+        if self._is_answering or self.is_full():
+            self.maybe_pause()
 
     def is_busy(self) -> bool:
         """See `ClientConnection`."""
@@ -169,17 +166,17 @@ class HttpConnection(ClientConnection):
 
     def is_full(self) -> bool:
         """See `ClientConnection`."""
-        return self._ahead_bytes > AHEAD_BYTES_MAX
+        return self._requests.waiting_bytes > AHEAD_BYTES_MAX
 
     def has_room(self) -> bool:
         """See `ClientConnection`."""
-        return self._ahead_bytes <= AHEAD_BYTES_MAX
+        return self._requests.waiting_bytes <= AHEAD_BYTES_MAX // 2
 
     def go_on(self) -> None:
         """See `ClientConnection`."""
-        self.maybe_resume()
         if not self._is_answering:
             self._advance()
+        self.maybe_resume()
 
     def _on_read(self) -> None:
         """The time to read an answer is up."""
@@ -275,7 +272,6 @@ class HttpConnection(ClientConnection):
 
     def _begin(self) -> None:
         self._is_answering = True
-        self._ahead_bytes = 0
         self.expect(self.answer_ms_max)
         self.note_activity()
         self.shared.meter.requests += 1
@@ -331,7 +327,6 @@ class HttpConnection(ClientConnection):
         if self._is_chunked:
             self._write(LAST_CHUNK)
         self._is_answering = self._has_begun = False
-        self._ahead_bytes = 0
         self._leave_body_room()
         if not self._keeps_alive:
             self.expect(self.read_ms_max)

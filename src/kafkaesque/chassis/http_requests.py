@@ -107,6 +107,11 @@ class HttpRequests:
         #: Whether the request that was given out last has ended, and the next is not wanted yet.
         self.is_done = False
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How much has come that was not read yet."""
+        return len(self._left)
+
     def receive(self, data: bytearray | memoryview | bytes) -> None:
         """Take what has come; it is read when somebody asks for events."""
         self._left += data

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaesque.broker.listeners import Listener
 from kafkaesque.chassis.gateway import Gateway
-from kafkaesque.chassis.http_connection import HttpConnection
+from kafkaesque.chassis.http_connection import AHEAD_BYTES_MAX, BadHead, HttpConnection
 from kafkaesque.chassis.http_requests import RequestHead
 from kafkaesque.chassis.link import PortOptions
 from kafkaesque.env.network import Address, Framing
@@ -25,9 +25,9 @@ class Pages(HttpConnection):
 
     __slots__ = ("_target",)
 
-    answer_after_ms: ClassVar[int] = 1
-
     def take_head(self, head: RequestHead) -> int:
+        if head.target == b"/no":
+            raise BadHead(403, "no")
         self._target = head.target
         return BODY_BYTES_MAX
 
@@ -36,10 +36,10 @@ class Pages(HttpConnection):
         return self.may_begin
 
     def begin(self, body: bytes) -> None:
-        text = self._target + b" %d\n" % len(body)
-        self.shared.clock.call_later(
-            self.answer_after_ms, lambda: self.send_answer(200, {"X": "y"}, text)
-        )
+        self.shared.clock.call_later(1, self.say_target)
+
+    def say_target(self) -> None:
+        self.send_answer(200, {"X": "y"}, self._target)
 
     def refusal(self, status: int, reason: str) -> tuple[Mapping[str, str], bytes]:
         return {}, reason.encode()
@@ -51,6 +51,15 @@ class Watching(Pages):
     __slots__ = ()
 
     watches_for_its_end: ClassVar[bool] = True
+
+
+class AtOnce(Pages):
+    """Answers within the call."""
+
+    __slots__ = ()
+
+    def begin(self, body: bytes) -> None:
+        self.say_target()
 
 
 class PagesGateway(Gateway):
@@ -90,3 +99,37 @@ def test_a_length_of_many_digits_costs_its_connection_only(ground: HttpGround) -
     ground.wait(1_000)
     assert b"HTTP/1.1 400 " in client.received
     assert client.is_closed
+
+
+# -- what is sent ahead
+
+#: The most that comes in one piece.
+READ_BYTES_MAX = 256 * 1024
+
+
+@pytest.mark.parametrize("kind", [Pages, Watching])
+def test_what_is_sent_ahead_is_bounded_whatever_was_answered(
+    ground: HttpGround, kind: type[Pages]
+) -> None:
+    client, served = ground.visit(kind)
+    client.link.write(((GET + b"X: " + b"y" * 5_000 + b"\r\n\r\n") * 300,))
+    ahead = 0
+    for _ in range(1_000):
+        ground.wait(1)
+        ahead = max(ahead, served._requests.waiting_bytes)
+    assert client.received.count(b"HTTP/1.1 200 ") == 300
+    assert ahead <= AHEAD_BYTES_MAX + READ_BYTES_MAX
+
+
+@pytest.mark.parametrize("kind", [Pages, Watching])
+def test_what_is_sent_while_nothing_may_begin_is_bounded(
+    ground: HttpGround, kind: type[Pages]
+) -> None:
+    client, served = ground.visit(kind)
+    ground.load.is_overloaded = True
+    client.link.write(((GET + b"X: " + b"y" * 5_000 + b"\r\n\r\n") * 300,))
+    ground.wait(1_000)
+    assert AHEAD_BYTES_MAX < served._requests.waiting_bytes <= AHEAD_BYTES_MAX + READ_BYTES_MAX
+    ground.load.is_overloaded = False
+    ground.wait(2_000)
+    assert client.received.count(b"HTTP/1.1 200 ") == 300
