@@ -334,8 +334,7 @@ class HttpConnection(ClientConnection):
             return
         self.expect(self.read_ms_max, self._on_read)
         self._requests.start_next()
-        if not self.watches_for_its_end:
-            self.release()
+        self._is_held = False
         # In a later turn: an answer may be given within the call that has begun the request.
         self.shared.clock.call_soon(self.go_on)
 

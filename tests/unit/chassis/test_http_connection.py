@@ -133,3 +133,11 @@ def test_what_is_sent_while_nothing_may_begin_is_bounded(
     ground.load.is_overloaded = False
     ground.wait(2_000)
     assert client.received.count(b"HTTP/1.1 200 ") == 300
+
+
+def test_requests_that_are_answered_at_once_are_answered_in_turns(ground: HttpGround) -> None:
+    """Not one within the other, as deep as a client likes."""
+    client, _ = ground.visit(AtOnce)
+    client.link.write(((GET + b"\r\n") * 1_000,))
+    ground.wait(2_000)
+    assert client.received.count(b"HTTP/1.1 200 ") == 1_000
