@@ -347,6 +347,7 @@ class HttpConnection(ClientConnection):
             self.is_head_only = self._keeps_alive = False
             self.send_head(status, headers, len(body))
             self.send_body(body)
+        self._requests.close()
         self.expect(self.read_ms_max)
         self.connection.close()
 

@@ -141,3 +141,13 @@ def test_requests_that_are_answered_at_once_are_answered_in_turns(ground: HttpGr
     client.link.write(((GET + b"\r\n") * 1_000,))
     ground.wait(2_000)
     assert client.received.count(b"HTTP/1.1 200 ") == 1_000
+
+
+def test_what_was_refused_is_not_begun_later(ground: HttpGround) -> None:
+    client, served = ground.visit(Pages)
+    client.link.write((b"GET /no HTTP/1.1\r\nHost: a\r\n\r\n",))
+    ground.world.loop.run_until(lambda: served._has_begun, 1_000)
+    served.go_on()
+    assert not served.is_busy()
+    ground.wait(100)
+    assert b"HTTP/1.1 403 " in client.received
