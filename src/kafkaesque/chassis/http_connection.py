@@ -118,8 +118,15 @@ class HttpConnection(ClientConnection):
 
     @property
     def may_take(self) -> bool:
-        """Whether the next request may be begun; if not, `go_on` comes when it may."""
-        return True
+        """Whether the next request may be begun; if not, `go_on` comes when it may.
+
+        Here: whether its client reads what it was sent.
+        """
+        connection = self.connection
+        return (
+            connection is not None
+            and connection.unsent_bytes() <= self.shared.options.unsent_bytes_max
+        )
 
     # -- from the chassis
 

@@ -9,7 +9,12 @@ import pytest
 
 from kafkaesque.broker.listeners import Listener
 from kafkaesque.chassis.gateway import Gateway
-from kafkaesque.chassis.http_connection import AHEAD_BYTES_MAX, BadHead, HttpConnection
+from kafkaesque.chassis.http_connection import (
+    AHEAD_BYTES_MAX,
+    REQUEST_MS_MAX,
+    BadHead,
+    HttpConnection,
+)
 from kafkaesque.chassis.http_requests import RequestHead
 from kafkaesque.chassis.link import PortOptions
 from kafkaesque.env.network import Address, Framing
@@ -18,6 +23,7 @@ from tests.unit.chassis.test_chassis import HOST, Ground
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 BODY_BYTES_MAX = 1_000_000
+ANSWER_TARGETS = 10
 
 
 class Pages(HttpConnection):
@@ -31,26 +37,26 @@ class Pages(HttpConnection):
         self._target = head.target
         return BODY_BYTES_MAX
 
-    @property
-    def may_take(self) -> bool:
-        return self.may_begin
-
     def begin(self, body: bytes) -> None:
         self.shared.clock.call_later(1, self.say_target)
 
     def say_target(self) -> None:
-        self.send_answer(200, {"X": "y"}, self._target)
+        self.send_answer(200, {"X": "y"}, self._target * ANSWER_TARGETS)
 
     def refusal(self, status: int, reason: str) -> tuple[Mapping[str, str], bytes]:
         return {}, reason.encode()
 
 
 class Watching(Pages):
-    """Is read on while it answers."""
+    """Is read on while it answers; begins nothing under overload."""
 
     __slots__ = ()
 
     watches_for_its_end: ClassVar[bool] = True
+
+    @property
+    def may_take(self) -> bool:
+        return self.may_begin
 
 
 class AtOnce(Pages):
@@ -121,11 +127,8 @@ def test_what_is_sent_ahead_is_bounded_whatever_was_answered(
     assert ahead <= AHEAD_BYTES_MAX + READ_BYTES_MAX
 
 
-@pytest.mark.parametrize("kind", [Pages, Watching])
-def test_what_is_sent_while_nothing_may_begin_is_bounded(
-    ground: HttpGround, kind: type[Pages]
-) -> None:
-    client, served = ground.visit(kind)
+def test_what_is_sent_while_nothing_may_begin_is_bounded(ground: HttpGround) -> None:
+    client, served = ground.visit(Watching)
     ground.load.is_overloaded = True
     client.link.write(((GET + b"X: " + b"y" * 5_000 + b"\r\n\r\n") * 300,))
     ground.wait(1_000)
@@ -151,3 +154,16 @@ def test_what_was_refused_is_not_begun_later(ground: HttpGround) -> None:
     assert not served.is_busy()
     ground.wait(100)
     assert b"HTTP/1.1 403 " in client.received
+
+
+def test_a_client_that_reads_nothing_is_answered_no_more_and_hung_up_on(ground: HttpGround) -> None:
+    client, served = ground.visit(AtOnce)
+    client.link.pause_reading()
+    target = b"/" + b"t" * 9_999
+    client.link.write((b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target * 100,))
+    ground.wait(REQUEST_MS_MAX - 1_000)
+    unsent, most = served.connection, served.shared.options.unsent_bytes_max
+    assert unsent is not None
+    assert most < unsent.unsent_bytes() <= most + 2 * ANSWER_TARGETS * len(target)
+    ground.wait(2_000)
+    assert not served.is_open
