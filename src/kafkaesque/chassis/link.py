@@ -388,10 +388,11 @@ class ClientConnection(ABC):
         if connection is None or identity is None:
             return
         self.connection = None
-        for timer in (self._unmute, self._expected, self._session_end):
+        for timer in (self._unmute, self._session_end):
             if timer is not None:
                 timer.cancel()
         self._unmute = None
+        self.expect_nothing()
         shared = self.shared
         shared.meter.note_gone(connection)
         shared.chassis.admission.release(identity)
@@ -470,6 +471,8 @@ class ClientConnection(ABC):
 
     def expect_nothing(self) -> None:
         """What was expected has come."""
+        # It is mostly a method of this connection, which would keep itself in memory.
+        self._on_late = None
         if self._expected is not None:
             self._expected.cancel()
             self._expected = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -167,3 +169,23 @@ def test_a_client_that_reads_nothing_is_answered_no_more_and_hung_up_on(ground: 
     assert most < unsent.unsent_bytes() <= most + 2 * ANSWER_TARGETS * len(target)
     ground.wait(2_000)
     assert not served.is_open
+
+
+def test_a_connection_that_is_gone_is_freed_at_once(ground: HttpGround) -> None:
+    """A broker looks for cycles once in a long while only."""
+
+    class Weak(AtOnce):
+        """Has no slots, so that it can be referred to."""
+
+    client, served = ground.visit(Weak)
+    client.link.write((GET + b"\r\n",))
+    ground.wait(100)
+    gone = weakref.ref(served)
+    del served
+    gc.disable()
+    try:
+        client.link.close()
+        ground.wait(10)
+        assert gone() is None
+    finally:
+        gc.enable()
