@@ -143,6 +143,8 @@ class HttpRequests:
         """Read nothing any more; the parser, which knows this object, is let go."""
         self._left.clear()
         self._events.clear()
+        # It knows this object, too: by where it was raised.
+        self._refusal = None
         self._parser = httptools.HttpRequestParser(None)
 
     # -- reading

@@ -171,19 +171,33 @@ def test_a_client_that_reads_nothing_is_answered_no_more_and_hung_up_on(ground: 
     assert not served.is_open
 
 
-def test_a_connection_that_is_gone_is_freed_at_once(ground: HttpGround) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        GET + b"\r\n",
+        b"nothing\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET /no HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /" + b"x" * 20_000,
+        GET + b"X: y\r\n" * 5_000,
+        GET + b"Connection: upgrade\r\nUpgrade: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
+        b"",
+    ],
+)
+def test_a_connection_that_is_gone_is_freed_at_once(ground: HttpGround, said: bytes) -> None:
     """A broker looks for cycles once in a long while only."""
 
     class Weak(AtOnce):
         """Has no slots, so that it can be referred to."""
 
     client, served = ground.visit(Weak)
-    client.link.write((GET + b"\r\n",))
-    ground.wait(100)
     gone = weakref.ref(served)
     del served
     gc.disable()
     try:
+        client.link.write((said,))
+        ground.wait(100)
         client.link.close()
         ground.wait(10)
         assert gone() is None
