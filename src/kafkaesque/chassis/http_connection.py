@@ -296,8 +296,9 @@ class HttpConnection(ClientConnection):
         """Answer the request that was begun; harmless when the client is gone."""
         if self.connection is None or not self._is_answering:
             return
-        self.send_head(status, headers, None if status == 304 else len(body))
-        if not self.is_head_only:
+        has_body = status not in _BODILESS
+        self.send_head(status, headers, len(body) if has_body else None)
+        if has_body and not self.is_head_only:
             self.send_body(body)
         self.finish()
 

@@ -109,6 +109,20 @@ def test_a_length_of_many_digits_costs_its_connection_only(ground: HttpGround) -
     assert client.is_closed
 
 
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_that_cannot_have_a_body_has_no_length(ground: HttpGround, status: int) -> None:
+    class Bodiless(AtOnce):
+        __slots__ = ()
+
+        def begin(self, body: bytes) -> None:
+            self.send_answer(status, {"X": "y"}, b"")
+
+    client, _ = ground.visit(Bodiless)
+    client.link.write((GET + b"\r\n",))
+    ground.wait(100)
+    assert client.received == b"HTTP/1.1 %d \r\nX: y\r\n\r\n" % status
+
+
 # -- what is sent ahead
 
 #: The most that comes in one piece.
