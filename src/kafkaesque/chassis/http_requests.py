@@ -17,10 +17,13 @@ import httptools
 
 #: So much is read at a time.
 SLICE_BYTES: Final = 16 * 1024
+#: Headers of a request: a short one takes twenty times its length in memory.
+HEADERS_MAX: Final = 256
 _VERSIONS: Final = ("1.0", "1.1")
 #: Of a body's length: 2^64 has as many. llhttp reads any number of zeros, and Python does not.
 _LENGTH_DIGITS_MAX: Final = 20
 _TOO_LONG: Final = "a request's line and headers are too long"
+_TOO_MANY: Final = f"a request has at most {HEADERS_MAX} headers"
 
 
 class NotUnderstood(Exception):
@@ -180,8 +183,12 @@ class HttpRequests:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value) + 4)
-        if not self._is_body:
-            self._headers.append((name.lower(), value.strip(b" \t")))
+        if self._is_body:
+            return
+        if len(self._headers) == HEADERS_MAX:
+            self._refusal = NotUnderstood(431, _TOO_MANY)
+            raise self._refusal
+        self._headers.append((name.lower(), value.strip(b" \t")))
 
     def _count(self, length: int) -> None:
         self._head_bytes += length

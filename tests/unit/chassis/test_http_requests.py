@@ -16,6 +16,7 @@ import h11
 import pytest
 
 from kafkaesque.chassis.http_requests import (
+    HEADERS_MAX,
     SLICE_BYTES,
     BodyPiece,
     HttpRequests,
@@ -28,9 +29,9 @@ HEAD_BYTES_MAX = 1_000
 Read = tuple[bytes, bytes, tuple[tuple[bytes, bytes], ...], bytes]
 
 
-def read(pieces: Iterable[bytes]) -> tuple[list[Read], int]:
+def read(pieces: Iterable[bytes], head_bytes_max: int = HEAD_BYTES_MAX) -> tuple[list[Read], int]:
     """Return the whole requests, and the status by which the next one is refused; 0: it is not."""
-    requests, found = HttpRequests(HEAD_BYTES_MAX), list[Read]()
+    requests, found = HttpRequests(head_bytes_max), list[Read]()
     head, body = None, b""
     for piece in pieces:
         requests.receive(piece)
@@ -343,6 +344,15 @@ def test_no_head_trailer_or_extension_is_endless(endless: bytes, piece: int) -> 
 def test_a_head_has_its_length_also_in_many_headers() -> None:
     headers = b"".join(b"X%d: y\r\n" % at for at in range(200))
     assert read([b"GET / HTTP/1.1\r\n" + HOST + headers + b"\r\n"]) == ([], 431)
+
+
+def test_a_head_has_so_many_headers_however_short() -> None:
+    most = HEADERS_MAX - 1
+    assert read([GET + b"a:\r\n" * most + b"\r\n"], 16_384)[0]
+    assert read([GET + b"a:\r\n" * (most + 1) + b"\r\n"], 16_384) == ([], 431)
+    # Of trailers none is kept.
+    ends = b"0\r\n" + b"a:\r\n" * (most + 1) + b"\r\n"
+    assert read([POST + CHUNKED + b"\r\n" + ends], 16_384)[0]
 
 
 def test_requests_that_are_sent_ahead_wait_as_bytes() -> None:
