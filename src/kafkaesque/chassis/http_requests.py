@@ -80,7 +80,6 @@ class HttpRequests:
         "_head_bytes",
         "_head_bytes_max",
         "_headers",
-        "_is_between",
         "_is_body",
         "_left",
         "_parser",

@@ -2,8 +2,9 @@
 
 h11 is the oracle: what is understood here, h11 understands alike, whatever a client has made up and
 however it comes in pieces. The other direction does not hold: this is stricter. It is less strict
-in three things, none of which says where a request ends: line ends before a request, which RFC 9112
-has servers pass over (section 2.2), more than one space around a target, and RTSP or ICE for HTTP.
+in four things, in none of which it is unclear where a request ends: line ends before a request,
+which RFC 9112 has servers pass over (section 2.2), more than one space around a target, RTSP or ICE
+for HTTP, and sizes of chunks with many zeros before them.
 """
 
 from __future__ import annotations
