@@ -84,3 +84,20 @@ def test_messages_for_which_there_is_no_room_are_left() -> None:
     assert log.read(0, 1, 2, 3, bytes_max=1) == ([0], [1, 2, 3])
     assert log.read(1, 2, 3, bytes_max=100) == ([1, 2], [3])
     assert log.reads == [0]
+
+
+def test_what_was_read_before_the_log_was_cut_is_read_again() -> None:
+    log, reads = Log((0,), (1,), (2,)), list[tuple[int, OnRead]]()
+    before = b"".join(data for _, data in log.batches)
+    log.bodies.locate = lambda offset, on_read: reads.append((offset, on_read))
+    found: list[Found | RequestRefused] = []
+    log.bodies.read([1, 2], 10**9, found.append)
+    log.bodies.forget()
+    log.batches[1:] = Log((1,), (2,), size=20).batches
+    reads.pop()[1](before)
+    assert not found
+    offset, on_read = reads.pop()
+    assert offset == 1
+    on_read(b"".join(data for _, data in log.batches[1:]))
+    assert isinstance(found[0], Found)
+    assert [each.value for each in found[0].records.values()] == [b"1" * 20, b"2" * 20]

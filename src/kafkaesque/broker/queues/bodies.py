@@ -57,7 +57,7 @@ OnRecords = Callable[[Found | RequestRefused], None]
 class Bodies:
     """Finds committed records of one log by offset."""
 
-    __slots__ = ("_kept", "_kept_bytes", "_piece", "locate")
+    __slots__ = ("_kept", "_kept_bytes", "_piece", "forgotten", "locate")
 
     def __init__(self, locate: Locate) -> None:
         #: Reads batches of the log from the one with an offset on.
@@ -67,9 +67,12 @@ class Bodies:
         self._kept_bytes = 0
         #: What was read last. One batch alone may make it long, and then it is taken at once.
         self._piece: _Piece | None = None
+        #: How often it has forgotten: what was asked for before is out of date.
+        self.forgotten = 0
 
     def forget(self) -> None:
         """What was read may not stand there any more."""
+        self.forgotten += 1
         self._kept.clear()
         self._kept_bytes = 0
         self._piece = None
@@ -146,6 +149,7 @@ class _Reading:
     __slots__ = (
         "_at",
         "_bodies",
+        "_forgotten",
         "_found",
         "_is_going",
         "_is_wanted",
@@ -162,6 +166,7 @@ class _Reading:
         on_done: OnRecords,
     ) -> None:
         self._bodies = bodies
+        self._forgotten = 0
         self._offsets = offsets
         self._left = bytes_max
         self._on_done = on_done
@@ -187,6 +192,7 @@ class _Reading:
             offset = self._offsets[self._at]
             found = self._bodies.find(offset)
             if found is None:
+                self._forgotten = self._bodies.forgotten
                 self._bodies.locate(offset, self._on_read)
                 return
             end, records = found
@@ -224,6 +230,9 @@ class _Reading:
             return
         if not data:
             self._finish()  # it is committed, and not written here yet
+            return
+        if self._forgotten != self._bodies.forgotten:
+            self.go_on()  # the log was cut while it was read: other messages may stand there now
             return
         offset = self._offsets[self._at]
         self._bodies.take_piece(offset, data)
