@@ -236,7 +236,9 @@ class Engine:
 
     def _reject(self, request: r.Reject) -> None:
         self._with_claims(
-            request, lambda runs: self._context.give_up(Reason.REJECTED, offsets_of(runs))
+            request,
+            lambda runs: self._context.give_up(Reason.REJECTED, offsets_of(runs)),
+            may_be_late=request.may_be_late,
         )
 
     def _extend(self, request: r.Extend) -> None:

@@ -113,6 +113,8 @@ class Reject:
 
     token: RequestToken
     claims: tuple[Claim, ...]
+    #: As `Settle` has it.
+    may_be_late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

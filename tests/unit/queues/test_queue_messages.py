@@ -1,6 +1,6 @@
 """Put, take, settle; locks that end; a new leader."""
 
-from kafkaesque.queues.requests import Claim, Done, Extend, GiveBack, Take, Taken
+from kafkaesque.queues.requests import Claim, Done, Extend, GiveBack, Reject, Take, Taken
 from kafkaesque.queues.state import Place
 from tests.unit.queues.queue_host import PLAIN, QueueHost
 
@@ -35,6 +35,20 @@ def test_a_lock_that_was_extended_ends_later() -> None:
     assert host.take(1) == ()
     host.pass_time(1)
     assert host.take(1) == (Claim(offset, offset + 1, 2),)
+
+
+def test_a_late_claim_may_give_up_what_nobody_has_had_since() -> None:
+    host = QueueHost()
+    host.put(PLAIN)
+    old = host.take(1, lock_ms=10)
+    host.pass_time(10)
+    new = host.take(1, lock_ms=10)
+    host.pass_time(10)
+    assert host.ask(Reject, claims=old, may_be_late=True) == Done(stale=old)
+    assert host.ask(Reject, claims=new) == Done(stale=new)
+    assert [each.place for each in host.table.browse(0, 9)] == [Place.READY]
+    assert host.ask(Reject, claims=new, may_be_late=True) == Done()
+    assert [each.place for each in host.table.browse(0, 9)] == [Place.PARKED]
 
 
 def test_a_new_leader_knows_locks_and_attempts() -> None:

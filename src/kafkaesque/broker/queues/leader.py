@@ -29,6 +29,8 @@ TAKEN_MAX = 10_000
 #: Bytes that one answer has, but for a single message.
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
 
+#: How long others are taken for those that have to be given up; then the answer is empty.
+OTHERS_MS = 3_000
 #: How long a redrive waits for the options that hold.
 OPTIONS_MS_MAX = 5_000
 
@@ -198,7 +200,14 @@ def _attach(host: QueueHost, asked: q.AttachConsumer, on_done: OnDone) -> None:
 # -- taking
 
 
-def _take(host: QueueHost, parts: HostParts, request: q.TakeMessages, on_done: OnDone) -> None:
+def _take(
+    host: QueueHost,
+    parts: HostParts,
+    request: q.TakeMessages,
+    on_done: OnDone,
+    until_ms: int | None = None,
+) -> None:
+    """Give messages out; others are taken until a time, if all of them have to be given up."""
     consumer = request.consumer
     messages_max, bytes_max = min(request.messages_max, TAKEN_MAX), request.bytes_max
     if host.way_out() is not None:
@@ -215,10 +224,16 @@ def _take(host: QueueHost, parts: HostParts, request: q.TakeMessages, on_done: O
     )
 
     def take_others() -> None:
+        now_ms = host.now().now_ms
+        end_ms = now_ms + OTHERS_MS if until_ms is None else until_ms
+        if now_ms > end_ms:
+            # Whoever has asked waits no longer, and would never hear of what is taken later.
+            on_done(q.TakenMessages([]))
+            return
         try:
-            _take(host, parts, msgspec.structs.replace(request, wait_ms=0), on_done)
-        except RequestRefused as refusal:
-            on_done(refusal)
+            _take(host, parts, msgspec.structs.replace(request, wait_ms=0), on_done, end_ms)
+        except RequestRefused:
+            on_done(_void(host, parts))
 
     def on_answer(answer: r.Answer) -> None:
         if isinstance(answer, r.Taken):
@@ -276,10 +291,16 @@ def _hand_out(
             lost = sorted((*lost, *failed))
             left.update(too_much)
         host.give_back(sorted(left), attempts)
-        if lost and host.leadership == leadership:
-            # Given up, so that it is seen; given back it would come again and again.
+        if lost and host.leadership != leadership:
+            # They are locked, and the next leader does not know that they are to be given up.
+            on_done(RequestTimedOut(_PERHAPS_TAKEN))
+            return
+        if lost:
+            # Given up, so that it is seen; given back it would come again and again, as it would
+            # if a short lock that has ended kept it from being given up.
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
-            host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
+            reject = r.Reject(token=host.new_token(), claims=given_up, may_be_late=True)
+            host.ask(reject, lambda _: None)
         if way_out is not None and lost and not records:
             take_others()
             return
