@@ -13,6 +13,7 @@ from pathlib import Path
 import pika
 import pytest
 
+from kafkaesque import Client
 from tests.clients.amqp_cluster import new_name
 from tests.clients.rabbitmq_cluster import RabbitMqCluster
 from tests.clients.test_cli import KAFKAESQUE, Cli, Done
@@ -101,6 +102,26 @@ def test_pika_binds_and_gets_messages_changed_from_any_broker(
         assert got[1][1].headers["x-transformation-failed"].startswith(f"{name}: ")
         with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no transformation"):
             channel.queue_bind(queue, source, "b", {"x-transformation": "nowhere"})
+
+
+def test_the_python_client_gets_messages_changed_on_their_way_out(
+    cluster: RabbitMqCluster, cli: Cli
+) -> None:
+    name, queue = new_name("t"), new_name("queue")
+    cli("transformation", "create", name, "--rule", RENAME)
+    with Client(cluster.bootstrap_servers) as client:
+        client.create_queue(queue, transformation_out=name)
+        client.put_many(queue, [b"no JSON", {"old": 1}])
+        message = client.get(queue, timeout=DEADLINE_S)
+        assert (message.value, message.attempt) == (b'{"new":1}', 1)
+        message.release()
+        message = client.get(queue, timeout=DEADLINE_S)
+        assert message.json() == {"new": 1}
+        message.ack()
+        assert client.poll(queue) is None
+    parked = cli("queue", "peek", queue).output
+    assert "no JSON" in parked
+    assert f"{name}: the body is no JSON" in parked
 
 
 def test_definitions_have_them(cluster: RabbitMqCluster, cli: Cli, tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ import json
 
 import pytest
 
-from kafkaesque.broker.queues.transforming import FAILED_HEADER
+from kafkaesque.broker.queues.transforming import FAILED_HEADER, failed_of
 from kafkaesque.broker.queues.way_out import WayOut
+from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.model.records import Record
+from kafkaesque.protocols.amqp.properties import Properties, write_properties
+from kafkaesque.protocols.amqp.stored_message import write_stored
 from kafkaesque.routing.transformations.rules import read_rule
 from kafkaesque.routing.transformations.transformation import Transformation
 
@@ -50,3 +53,13 @@ def test_what_fails_says_why_and_nothing_else_changes() -> None:
     assert (
         dict(nothing.told(record).headers)[FAILED_HEADER] == b"t: there is no such transformation"
     )
+
+
+def test_what_a_message_says_of_it_can_be_shown_whoever_has_written_it() -> None:
+    ((_, record),) = records(b"-")
+    stored = write_stored("", "q", write_properties(Properties(headers={"a": 1})))
+    of_amqp = record._replace(headers=((STORED_AMQP, stored),))
+    for each in (record, of_amqp):
+        assert failed_of(each) == ""
+        assert failed_of(way_out(LONGER).told(each)) == "t: the body is no JSON, or too large"
+    assert failed_of(record._replace(headers=((FAILED_HEADER, b"\xff"),))) == "?"

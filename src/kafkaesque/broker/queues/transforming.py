@@ -361,6 +361,13 @@ def _bytes_of(value: object) -> bytes | None:
 # -- failures
 
 
+def failed_of(message: KeptMessage) -> str:
+    """Return what a message says of transformations that have failed; empty: nothing."""
+    said = shown(routed_of(message, None).headers.get(FAILED_HEADER)) or ""
+    # Any publisher may have written it.
+    return said.encode(errors="replace").decode()
+
+
 def marked(content: Content, words: str) -> Content:
     """Return a message that says what has failed; one that cannot say it stays as it is."""
     raw = words.encode(errors="replace")[:WORDS_BYTES_MAX]

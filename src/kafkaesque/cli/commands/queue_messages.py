@@ -370,11 +370,15 @@ def peek(
 
 def _why(shown: "Shown") -> str:
     """Return what is known of why a message is where it is."""
+    from kafkaesque.broker.queues.transforming import failed_of
+
     said = [
         f"{each.reason} in {each.queue} at {_time(each.at_ms)}"
         + (f" after {counted(each.attempts, 'attempt')}" if each.attempts else "")
         for each in shown.deaths
     ]
+    # Each rule has a line.
+    said += failed_of(shown).splitlines()
     if shown.place == "delayed" and shown.not_before_ms:
         said.append(f"until {_time(shown.not_before_ms)}")
     if shown.not_after_ms:
