@@ -6,8 +6,12 @@ that is made of the source's and the target's logs; so the target's log knows wh
 request at a time goes to a target: what it has not taken is sent again before anything after it. In
 a queue of several partitions a message goes to that of its group or id, or else to the one that has
 the source's number: always to the same. Each of them knows by a producer id of its own what it has;
-numbers that went to others are missing there, and are passed over. A share group's dead letters
-have the headers that Apache Kafka gives them (KIP-1191).
+numbers that went to others are missing there, and are passed over. So are those of messages that a
+target does not take: they are parked, and hold up no others. A share group's dead letters have the
+headers that Apache Kafka gives them (KIP-1191).
+
+What is promised: each message comes to its target once. A topic that has refused one may get a
+later one twice, if the source's leader dies before it has noted that it is there.
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import (
     InvalidTopic,
     MessageTooLarge,
+    OutOfOrderSequence,
     RequestRefused,
     UnknownQueue,
 )
@@ -93,6 +98,8 @@ class _Lane:
     leadership: int
     moves: deque[r.Move] = field(default_factory=deque)
     is_busy: bool = False
+    #: The number before which others are missing, of messages that the target did not take.
+    gap: int | None = None
     #: Where the target is an exchange.
     ways: ExchangeMoves | None = None
 
@@ -206,7 +213,7 @@ class Mover:
             partition=partition,
             batches=batches,
             timeout_ms=TIMEOUT_MS,
-            may_skip=True if count > 1 else UNSET,
+            may_skip=True if count > 1 or lane.gap is not None else UNSET,
         )
         self._calls.ask(
             request, MovedResult, TIMEOUT_MS, lambda outcome: self._on_sent(lane, outcome)
@@ -306,7 +313,9 @@ class Mover:
             return
         move = lane.moves[0]
         where = TopicPartition(name, lane.host.state.partition % len(topic.partitions))
-        producer_id = _producer_id(lane.host.state, topic.topic_id)
+        # Topics pass over no numbers: after a gap another producer goes on.
+        gap = "" if lane.gap is None else str(lane.gap)
+        producer_id = _producer_id(lane.host.state, topic.topic_id, way=gap)
 
         def on_found(found: Found | RequestRefused) -> None:
             if isinstance(found, RequestRefused) or move.offset in found.left:
@@ -363,11 +372,21 @@ class Mover:
         elif isinstance(outcome, RecordError | MessageTooLarge | InvalidTopic):
             self._give_up(lane, 1)
         else:
+            if isinstance(outcome, OutOfOrderSequence):
+                # All before it are there, or were given up.
+                lane.gap = lane.moves[0].sequence
             self._later(lane)
 
     def _on_sent(self, lane: _Lane, outcome: MovedResult | RequestRefused) -> None:
         if isinstance(outcome, UnknownQueue | InvalidTopic):
             # The target is gone, or was made again: the next try finds out which.
+            self._later(lane)
+        elif isinstance(outcome, MessageTooLarge):
+            # With what is said of its history, the first is larger than the target takes.
+            self._give_up(lane, 1)
+        elif isinstance(outcome, OutOfOrderSequence):
+            # All before it are there, or were given up.
+            lane.gap = lane.moves[0].sequence
             self._later(lane)
         elif isinstance(outcome, RequestRefused) or not outcome.count:
             self._later(lane)
