@@ -265,11 +265,16 @@ def test_rules_come_between_the_queues_that_they_name_and_those_that_name_them(
     cluster: AdminCluster,
 ) -> None:
     rule = {"failures": "unconverted", "steps": [{"do": "set", "at": "by", "value": "a"}]}
+    other = {**rule, "failures": "new"}
     kept = {"durable": True, "auto_delete": False}
     wanted: dict[str, Any] = {
-        "parameters": [{"component": "transformation", "name": "v2", "value": rule}],
+        "parameters": [
+            {"component": "transformation", "name": "v1", "value": other},
+            {"component": "transformation", "name": "v2", "value": rule},
+        ],
         "queues": [
             {"name": "new", "arguments": {"x-transformation-out": "v2"}, **kept},
+            {"name": "newest", "arguments": {"x-transformation-out": "v1"}, **kept},
             {"name": "unconverted", "arguments": {}, **kept},
         ],
     }

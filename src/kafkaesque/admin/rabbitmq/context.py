@@ -119,10 +119,7 @@ class Context:
 
         The first refusal ends it when those that were asked for at the same time are answered.
         """
-        stages: dict[tuple[int, bool], list[Command]] = {}
-        for each in commands:
-            stages.setdefault(_stage_of(each), []).append(each)
-        waiting = iter([stage for _, stage in sorted(stages.items())])
+        waiting = iter(_stages(commands))
 
         def go_on() -> None:
             stage = next(waiting, None)
@@ -138,12 +135,45 @@ class Context:
         self.doors.cluster.when_current(CHANGE_MS_MAX, lambda _: call.guard(then))
 
 
-def _stage_of(command: Command) -> tuple[int, bool]:
-    """Return when a command's turn is; later ones are greater."""
-    # Some queues need a transformation, which may need other queues.
-    is_late = isinstance(command, CreateQueue) and bool(command.options.get(TRANSFORMATION_OUT))
-    kind = PutTransformation if is_late else type(command)
-    return KINDS.index(kind), is_late
+def _stages(commands: Sequence[Command]) -> list[list[Command]]:
+    """Return commands in the order in which they are asked for: together, what can be."""
+    outs = {
+        (each.vhost, each.name): _out_of(each) for each in commands if isinstance(each, CreateQueue)
+    }
+    failures = {
+        (each.vhost, each.name): each.rule.failures
+        for each in commands
+        if isinstance(each, PutTransformation)
+    }
+
+    def place_of(command: Command) -> tuple[int, int]:
+        if not isinstance(command, CreateQueue | PutTransformation):
+            return KINDS.index(type(command)), 0
+        # Some queues need a transformation, which may need a queue that needs another one.
+        rule, depth = command.name, 0
+        if isinstance(command, CreateQueue):
+            rule, depth = _out_of(command), 1
+            if not rule:
+                return KINDS.index(CreateQueue), 0
+        seen: set[str] = set()
+        while rule not in seen:
+            seen.add(rule)
+            rule = outs.get((command.vhost, failures.get((command.vhost, rule), "")), "")
+            if not rule:
+                break
+            depth += 2
+        return KINDS.index(PutTransformation), depth
+
+    stages: dict[tuple[int, int], list[Command]] = {}
+    for each in commands:
+        stages.setdefault(place_of(each), []).append(each)
+    return [stage for _, stage in sorted(stages.items())]
+
+
+def _out_of(command: Command) -> str:
+    if not isinstance(command, CreateQueue):
+        return ""
+    return command.options.get(TRANSFORMATION_OUT, "")
 
 
 class _Stage:
