@@ -29,7 +29,8 @@ TAKEN_MAX = 10_000
 #: Bytes that one answer has, but for a single message.
 TAKEN_BYTES_MAX = 8 * 1024 * 1024
 
-#: How long others are taken for those that have to be given up; then the answer is empty.
+#: How long others are taken for those that have to be given up, after the time to wait is over;
+#: then the answer is empty.
 OTHERS_MS = 3_000
 #: How long a redrive waits for the options that hold.
 OPTIONS_MS_MAX = 5_000
@@ -207,8 +208,9 @@ def _take(
     on_done: OnDone,
     until_ms: int | None = None,
 ) -> None:
-    """Give messages out; others are taken until a time, if all of them have to be given up."""
-    consumer = request.consumer
+    """Give messages out; if all of them have to be given up, others are waited for until a time."""
+    consumer, wait_ms = request.consumer, min(request.wait_ms, q.WAIT_MS_MAX)
+    end_ms = host.now().now_ms + wait_ms if until_ms is None else until_ms
     messages_max, bytes_max = min(request.messages_max, TAKEN_MAX), request.bytes_max
     if host.way_out() is not None:
         messages_max = min(messages_max, CHANGED_MAX)
@@ -219,19 +221,19 @@ def _take(
         messages_max=messages_max,
         bytes_max=bytes_max,
         lock_ms=request.lock_ms,
-        wait_ms=min(request.wait_ms, q.WAIT_MS_MAX),
+        wait_ms=wait_ms,
         has_groups=request.has_groups is True,
     )
 
     def take_others() -> None:
-        now_ms = host.now().now_ms
-        end_ms = now_ms + OTHERS_MS if until_ms is None else until_ms
-        if now_ms > end_ms:
+        left_ms = end_ms - host.now().now_ms
+        if left_ms < -OTHERS_MS:
             # Whoever has asked waits no longer, and would never hear of what is taken later.
             on_done(q.TakenMessages([]))
             return
+        again = msgspec.structs.replace(request, wait_ms=max(0, left_ms))
         try:
-            _take(host, parts, msgspec.structs.replace(request, wait_ms=0), on_done, end_ms)
+            _take(host, parts, again, on_done, end_ms)
         except RequestRefused:
             on_done(_void(host, parts))
 
