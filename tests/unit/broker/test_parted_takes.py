@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.doors.parted_takes import AGAIN_MS, PartedTakes
+from kafkaesque.broker.doors.parted_takes import AGAIN_MS, WAITS_MAX, PartedTakes
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.model.errors import LeaderNotAvailable, RequestTimedOut, UnknownConsumer
 from kafkaesque.sim.env import World
@@ -23,11 +23,13 @@ class Calls:
     def __init__(self) -> None:
         self.asked: list[tuple[q.TakeMessages, Callable[[Any], None]]] = []
         self.released: list[tuple[int, list[int]]] = []
+        #: Those that have no leader, and do not answer for a long time.
+        self.leaderless: set[int] = set()
 
     def ask(self, request: Any, _: object, __: int, on_done: Callable[[Any], None]) -> None:
         if isinstance(request, q.ReleaseMessages):
             self.released.append((request.partition, [each.first for each in request.claims]))
-        elif request.wait_ms:
+        elif request.wait_ms or request.partition in self.leaderless:
             self.asked.append((request, on_done))
         else:
             on_done(q.TakenMessages([]))
@@ -51,7 +53,12 @@ class Ground:
     def take(self, consumer: q.ConsumerName | None = None, wait_ms: int = 20_000) -> list[Outcome]:
         outcomes: list[Outcome] = []
         take = q.TakeMessages(log_id=LOG, consumer=consumer, bytes_max=1, wait_ms=wait_ms)
-        self.takes.take(take, [0, 1, 2], lambda number, found: outcomes.append((number, found)))
+        self.takes.take(
+            take,
+            [0, 1, 2],
+            lambda number, found: outcomes.append((number, found)),
+            leaderless=self.calls.leaderless,
+        )
         return outcomes
 
     def wait(self, ms: int) -> None:
@@ -144,3 +151,24 @@ def test_a_lost_answer_is_one_anonymous_request_s(ground: Ground) -> None:
     assert (len(first), len(second)) == (1, 0)
     ground.calls.answer(1, messages(5))
     assert second == [(1, messages(5))]
+
+
+def test_a_partition_without_a_leader_holds_up_nobody_who_waits_at_others(ground: Ground) -> None:
+    ground.calls.leaderless = {1}
+    outcomes = ground.take()
+    assert ground.calls.waits() == [0, 1, 2]
+    ground.calls.answer(2, messages(7))
+    assert outcomes == [(2, messages(7))]
+    # Who does not wait is told what the leader says when there is one.
+    assert ground.take(wait_ms=0) == []
+
+
+def test_after_a_wait_that_has_brought_something_the_next_is_asked_for_at_once(
+    ground: Ground,
+) -> None:
+    every = [ground.take() for _ in range(WAITS_MAX + 1)]
+    assert ground.calls.waits().count(0) == WAITS_MAX
+    ground.calls.answer(0, messages(7))
+    ground.wait(AGAIN_MS // 10)
+    assert ground.calls.waits().count(0) == WAITS_MAX
+    assert len([each for each in every if each]) == 1

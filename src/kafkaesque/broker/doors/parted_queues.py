@@ -154,8 +154,14 @@ class PartedQueues:
         turn = self._turns[queue.topic_id] = self._turns.get(queue.topic_id, -1) + 1
         first = turn % len(queue.partitions)
         order = [*_numbers(queue)[first:], *_numbers(queue)[:first]]
+        return sorted(order, key=self._leaderless(queue).__contains__)
+
+    def _leaderless(self, queue: QueueState) -> set[int]:
+        """Return the partitions that have no leader, as far as this broker knows."""
         leader = self._leaders.leader
-        return sorted(order, key=lambda number: leader(queue.partitions[number].group) is None)
+        return {
+            number for number in _numbers(queue) if leader(queue.partitions[number].group) is None
+        }
 
     # -- putting
 
@@ -239,7 +245,8 @@ class PartedQueues:
 
     def take(self, queue: QueueState, take: q.TakeMessages, on_taken: OnTaken) -> None:
         """Take messages of any partition, and say of which; they have the offsets there."""
-        self._takes.take(take, self._order(queue), on_taken)
+        leaderless = self._leaderless(queue)
+        self._takes.take(take, self._order(queue), on_taken, leaderless=leaderless)
 
     def _settle(
         self,

@@ -1,16 +1,17 @@
 """Taking messages from a queue that has several partitions: whichever has some answers.
 
-Theory of operation. Each partition is asked in turn for what it has now. If none has anything, all
-are asked to wait. Those who take alike (the same consumer, or nobody in particular) share these
-waits: what a second partition brings goes to the next of them. Only if there is none, it is given
-back, as not attempted. So a partition has at most `WAITS_MAX` waits of one kind from this broker,
-and no wait is asked for while one is under way that will do.
+Theory of operation. Each partition is asked in turn for what it has now, but for those without a
+leader, if the request may wait. If none has anything, all are asked to wait. Those who take alike
+(the same consumer, or nobody in particular) share these waits: what a second partition brings goes
+to the next of them. Only if there is none, it is given back, as not attempted. So a partition has
+at most `WAITS_MAX` waits of one kind from this broker, and no wait is asked for while one is under
+way that will do.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +40,8 @@ class _Taker:
 
     take: q.TakeMessages
     order: Sequence[int]
+    #: Those of them that are asked for what they have now.
+    first: Sequence[int]
     on_taken: OnTaken
     kind: _Kind
     deadline_ms: int = 0
@@ -76,30 +79,40 @@ class PartedTakes:
         self._calls = calls
         self._lines: dict[_Kind, _Line] = {}
 
-    def take(self, take: q.TakeMessages, order: Sequence[int], on_taken: OnTaken) -> None:
+    def take(
+        self,
+        take: q.TakeMessages,
+        order: Sequence[int],
+        on_taken: OnTaken,
+        *,
+        leaderless: Container[int] = (),
+    ) -> None:
         """Take messages of one of these partitions; they are asked in this order.
+
+        Who waits does not ask those first that are `leaderless`: it could take the whole wait.
 
         Any refusal but that there is no leader ends it: messages may have been taken, or the
         consumer is not known and has to attach again.
         """
         kind = (take.log_id, take.consumer, take.lock_ms, take.has_groups is True)
-        self._ask_now(_Taker(take, order, on_taken, kind), 0)
+        first = [each for each in order if not take.wait_ms or each not in leaderless]
+        self._ask_now(_Taker(take, order, first, on_taken, kind), 0)
 
     def _ask_now(self, taker: _Taker, at: int) -> None:
         line = self._lines.get(taker.kind)
         waits = bool(taker.take.wait_ms)
         # A partition that is asked to wait has nothing now.
-        while waits and line is not None and at < len(taker.order):
-            if not line.asked.get(taker.order[at]):
+        while waits and line is not None and at < len(taker.first):
+            if not line.asked.get(taker.first[at]):
                 break
             at += 1
-        if at == len(taker.order):
+        if at == len(taker.first):
             if waits:
                 self._wait(taker)
             else:
                 taker.end_without()
             return
-        number = taker.order[at]
+        number = taker.first[at]
 
         def on_done(outcome: q.TakenMessages | RequestRefused) -> None:
             if isinstance(outcome, LeaderNotAvailable):
@@ -155,8 +168,9 @@ class PartedTakes:
                 self._refuse(line, asker, outcome)
             elif outcome.messages:
                 self._hand_over(line, take, outcome.messages)
-            # Not at once: what has brought nothing may bring nothing again.
-            self._clock.call_later(AGAIN_MS, lambda: self._fill(line))
+            # Not at once after one that has brought nothing: the next may bring nothing again.
+            again_ms = 0 if isinstance(outcome, q.TakenMessages) and outcome.messages else AGAIN_MS
+            self._clock.call_later(again_ms, lambda: self._fill(line))
             self._maybe_forget(asker.kind, line)
 
         self._calls.ask(take, q.TakenMessages, take.wait_ms + TIMEOUT_MS, on_done)
