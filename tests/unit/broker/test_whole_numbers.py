@@ -9,7 +9,7 @@ from kafkaesque.broker.queues.whole_numbers import (
     whole_claim,
     whole_number,
 )
-from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.records import Record
 from kafkaesque.queues.arrival import headers_of
@@ -51,6 +51,13 @@ def batch(*headers: Headers) -> bytes:
 
 def test_a_plain_batch_stays_whole() -> None:
     assert shares_of(batch((), ((("a"), b"b"),)), 3, 1) == {}
+
+
+def test_what_the_leader_refuses_comes_to_it_as_it_is() -> None:
+    groups = [headers_of(group=b"g%d" % number) for number in range(5)]
+    records = [Record(at, 0, None, b"v", each) for at, each in enumerate(groups)]
+    numbered = BatchOptions(producer_id=7, producer_epoch=0, base_sequence=0)
+    assert shares_of(bytes(encode_batch(records, numbered)), 3, 1) == {}
 
 
 def test_groups_of_a_batch_are_spread_in_their_order() -> None:

@@ -87,7 +87,7 @@ def shares_of(batch: bytes | bytearray, count: int, otherwise: int) -> dict[int,
     if _MARK not in batch:
         return {}
     header = read_batch_header(batch)
-    if header.is_compressed or header.is_control:
+    if header.is_compressed or header.is_control or header.producer_id >= 0:
         # The leader refuses it.
         return {}
     found: dict[int, list[tuple[int, Record]]] = {}
