@@ -84,6 +84,21 @@ def test_a_queue_of_several_partitions_is_used_as_any_other(cli: Cli) -> None:
     assert "several partitions has no max.length" in ordered.errors
 
 
+def test_dead_letters_in_any_partition_go_back_to_where_they_came_from(cli: Cli) -> None:
+    dead, name = unique("dead"), unique("mails")
+    cli("queue", "create", dead, "-c", "partitions=3", "-c", "ordered.groups=true")
+    way = ("-c", f"dead.letter.queue={dead}", "-c", "message.ttl.ms=1")
+    cli("queue", "create", name, "-c", "ordered.groups=true", *way)
+    # A group that is not in the first partition.
+    cli("queue", "put", name, "a", "--group", "g1")
+    eventually(_has(cli, dead, ready=1), "it is a dead letter")
+    described = cli("queue", "describe", dead, "--json").document
+    assert described["held_by"]["partition"] == 2
+    cli("queue", "alter", name, "--delete-config", "message.ttl.ms")
+    assert "moving 1 message" in cli("queue", "redrive", dead).output
+    eventually(_has(cli, name, ready=1), "it is back")
+
+
 def test_lines_of_standard_input_are_put_as_they_come(cli: Cli, queue: str) -> None:
     lines = "".join(f"task {number}\n" for number in range(2_500)) + "the last"
     assert "2501 messages" in cli("queue", "put", queue, text=lines).output

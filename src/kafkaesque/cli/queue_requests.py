@@ -350,6 +350,7 @@ def peek(queue: Queue, start: int, count: int, partition: int = 0) -> list[Shown
                 record,
                 attempt=state.attempt,
                 failures=state.failures,
+                partition=partition,
                 place=state.place,
                 not_before_ms=state.not_before_ms,
                 not_after_ms=state.not_after_ms,

@@ -115,19 +115,18 @@ def describe(
 ) -> None:
     """Show a queue: its messages by where they are, its log, and the options that were set.
 
-    "Held by" is the oldest message that is not done with: the log is kept from there on.
+    "Held by" is the oldest message that is not done with: its log is kept from there on.
 
     \b
     Example:
       kafkaesque queue describe orders
     """
-    from kafkaesque.cli.queue_requests import peek as look
-
     queue = queue_of(bootstrap, vhost, name)
     shown = _described(queue)
     first = None
     if shown.counts:
-        first = next(iter(look(queue, 0, 1)), None)
+        heads = _look(queue, len(shown.partitions), 1)
+        first = min(heads, key=lambda each: each.timestamp_ms, default=None)
     options = [each for each in shown.options if all_options or each.is_set]
     tables = [
         Table(title="queue", columns=("FACT", "VALUE"), rows=_facts(shown, first)),
@@ -206,7 +205,12 @@ def _list(nodes: "Sequence[int]") -> str:
 def _held_by(first: "Shown | None") -> dict[str, object] | None:
     if first is None:
         return None
-    return {"offset": first.offset, "place": first.place, "failures": first.failures}
+    return {
+        "partition": first.partition,
+        "offset": first.offset,
+        "place": first.place,
+        "failures": first.failures,
+    }
 
 
 def _facts(shown: "DescribedQueue", first: "Shown | None") -> list[tuple[Cell, ...]]:
@@ -221,11 +225,14 @@ def _facts(shown: "DescribedQueue", first: "Shown | None") -> list[tuple[Cell, .
     facts.append(("arrived", counts.get("arrived")))
     removed = [(name, count) for name, count in counts.items() if name.startswith("removed_")]
     facts += [(name.replace("_", " "), count) for name, count in removed if count]
-    log = f"{counts.get('log_bytes')} bytes, {counts.get('log_start')} to {counts.get('log_end')}"
-    facts.append(("log", log))
+    is_one = len(shown.partitions) == 1
+    # Numbers of several logs have no sum.
+    more = f", {counts.get('log_start')} to {counts.get('log_end')}" if is_one else ""
+    facts.append(("log", f"{counts.get('log_bytes')} bytes{more}"))
     if first is not None:
         failures = counted(first.failures, "failed attempt")
-        facts.append(("held by", f"message {first.offset}, {first.place}, {failures}"))
+        where = "" if is_one else f" of partition {first.partition}"
+        facts.append(("held by", f"message {first.offset}{where}, {first.place}, {failures}"))
     return facts
 
 
@@ -325,8 +332,9 @@ def redrive(
         requests.maintain(queue, requests.REDRIVE)
         screen.done(f"no more messages of {name} are moved", {**document, "to": None})
         return
-    counts = _counts(_described(queue))
-    target = to if to is not None else _origin(queue)
+    shown = _described(queue)
+    counts = _counts(shown)
+    target = to if to is not None else _origin(queue, len(shown.partitions))
     if target is None or (target == name and to is None):
         requests.maintain(queue, requests.UNPARK)
         parked = counts.get("parked", 0)
@@ -347,17 +355,23 @@ def redrive(
     )
 
 
-def _origin(queue: "Queue") -> str | None:
+def _look(queue: "Queue", partitions: int, most: int) -> "list[Shown]":
+    """Return the oldest messages of each partition, so many in all, and at least one of each."""
+    from kafkaesque.cli.queue_requests import peek as look
+
+    share = max(1, most // max(1, partitions))
+    return [each for number in range(partitions) for each in look(queue, 0, share, number)]
+
+
+def _origin(queue: "Queue", partitions: int) -> str | None:
     """Return the queue that all dead letters here came from; None if there are none.
 
     Raises:
         CommandFailed: they came from several, or from another virtual host.
     """
-    from kafkaesque.cli.queue_requests import peek as look
-
+    letters = _look(queue, partitions, LOOKED_AT_MAX)
     found = {
-        (last.vhost, last.queue)
-        for last in (each.deaths[-1] for each in look(queue, 0, LOOKED_AT_MAX) if each.deaths)
+        (last.vhost, last.queue) for last in (each.deaths[-1] for each in letters if each.deaths)
     }
     if not found:
         return None
