@@ -40,9 +40,12 @@ from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.broker.requests.queue_requests import (
+    PeekedMessages,
+    PeekMessages,
     PutResult,
     QueueCounts,
     RejectMessages,
+    SettleMessages,
     TakeMessages,
     TakenMessages,
 )
@@ -626,3 +629,28 @@ def test_an_earlier_message_of_a_group_that_was_not_found_may_still_be_there(
     last = put(ground, queue, NewMessage(value=b"x", group=b"mine"))
     cause, _, is_certain = why(ground, "queues/fifo", message=last)
     assert (cause, is_certain) == ("order", False)
+
+
+def test_a_dead_letter_of_several_partitions_is_found_and_is_no_other_one_s(
+    ground: ApiGround,
+) -> None:
+    letters = make_queue(ground, "letters", partitions="3")
+    queue = make_queue(ground, "spread", partitions="3", dead_letter_queue="letters")
+    for _ in range(3):
+        put(ground, queue, NewMessage(value=b"a"))
+    log_id, offsets = queue.topic_id, set[int]()
+    for number in range(3):
+        take = TakeMessages(log_id=log_id, partition=number, bytes_max=1_000_000, wait_ms=1_000)
+        (message,) = ask_queue(ground, take, TakenMessages).messages
+        offsets.add(message.offset)
+        end = SettleMessages if number == 1 else RejectMessages
+        ask_queue(ground, end(log_id=log_id, partition=number, claims=[message.claim]), object)
+    for number in (0, 2):
+        look = PeekMessages(log_id=letters.topic_id, partition=number)
+        ground.run_until(lambda look=look: bool(ask_queue(ground, look, PeekedMessages).messages))  # type: ignore[misc]
+    # All have the same number in their partitions.
+    (offset,) = offsets
+    told = ("dead-letter", "in letters now"), ("settled", "is done"), ("dead-letter", "in letters")
+    for number, (cause, says) in enumerate(told):
+        found, link, _ = why(ground, "queues/spread", partition=number, message=offset)
+        assert (found, says in link["what"]) == (cause, True), link

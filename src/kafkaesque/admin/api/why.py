@@ -90,7 +90,7 @@ class WhyMessageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     message: Int64
     vhost: str = DEFAULT_VHOST
-    #: Of a queue over a topic, which has as many as the topic.
+    #: Of a queue that has several.
     partition: Int32 = 0
 
 

@@ -53,6 +53,7 @@ class QueueInquiry:
         self._facts = QueueFacts(
             name=queue.queue,
             offset=offset,
+            partition=partition,
             options=effective_options(context.doors.cluster.state, queue),
             replicas=list(state.replicas),
             leader=None if leader is None else int(leader),
@@ -152,17 +153,27 @@ class QueueInquiry:
         if not is_seen:
             self._on_facts(self._facts)
             return
-        self._peek(letters, 0, 0, LETTERS_MAX, lambda outcome: self._on_letters(word, outcome))
+        self._look_at_letters(word, letters)
 
-    def _on_letters(self, word: str, outcome: PeekedMessages | RequestRefused) -> None:
-        if not isinstance(outcome, RequestRefused):
-            for each in outcome.messages:
-                death = burial_of(each, self._queue.queue, self._facts.offset)
+    def _look_at_letters(self, word: str, letters: QueueState) -> None:
+        """Look into all partitions at the same time: together they show as much as one."""
+        count = left = len(letters.partitions)
+
+        def on_letters(outcome: PeekedMessages | RequestRefused) -> None:
+            nonlocal left
+            found = [] if isinstance(outcome, RequestRefused) else outcome.messages
+            for each in found:
+                death = burial_of(each, self._queue.queue, self._partition, self._facts.offset)
                 if death is not None:
                     reason, attempts, at_ms = death
                     burial = Burial(queue=word, reason=reason, attempts=attempts, at_ms=at_ms)
                     self._facts = replace(self._facts, burial=burial)
-        self._on_facts(self._facts)
+            left -= 1
+            if not left:
+                self._on_facts(self._facts)
+
+        for number in range(count):
+            self._peek(letters, number, 0, LETTERS_MAX // count, on_letters, share=count)
 
     def _peek(
         self,
@@ -171,13 +182,15 @@ class QueueInquiry:
         start: int,
         most: int,
         on_done: Callable[[PeekedMessages | RequestRefused], None],
+        *,
+        share: int = 1,
     ) -> None:
         request = PeekMessages(
             log_id=queue.topic_id,
             partition=partition,
             start=start,
             messages_max=most,
-            bytes_max=PEEKED_BYTES_MAX,
+            bytes_max=PEEKED_BYTES_MAX // share,
         )
         left_ms = self._inquiry.left_ms()
         on_peeked = self._call.later(on_done)

@@ -30,6 +30,7 @@ class QueueFacts:
 
     name: QueueName
     offset: int
+    partition: int = 0
     options: Mapping[str, str]
     replicas: Sequence[int]
     leader: int | None
@@ -48,6 +49,11 @@ class QueueFacts:
     disk_refusal: str | None = None
     #: Who may have been kept from putting it.
     writers: Sequence[Link] = ()
+
+    @property
+    def which_partition(self) -> str:
+        """How a command names the partition."""
+        return f" --partition {self.partition}" if self.partition else ""
 
 
 def queue_links(facts: QueueFacts, now_ms: int) -> Iterator[Link]:
@@ -118,15 +124,16 @@ def _absent_links(facts: QueueFacts, counts: QueueCounts) -> Iterator[Link]:
             command=f"kafkaesque queue redrive {burial.queue} --to {name.name}",
         )
         return
-    yield _gone_link(name, offset, counts)
+    yield _gone_link(facts, counts)
 
 
-def _gone_link(name: QueueName, offset: int, counts: QueueCounts) -> Link:
+def _gone_link(facts: QueueFacts, counts: QueueCounts) -> Link:
     """Say why a message is gone: for certain where all that are gone are so for one reason."""
+    name, offset = facts.name, facts.offset
     reasons = {why: count for why, count in sorted(counts.removed.items()) if count}
     gone = [f"{count} {why.replace('_', ' ')}" for why, count in reasons.items()]
     evidence = [f"of all that came are gone: {', '.join(gone) or 'none'}"]
-    command = f"kafkaesque queue peek {name.name}"
+    command = f"kafkaesque queue peek {name.name}{facts.which_partition}"
     said = _GONE.get(next(iter(reasons))) if len(reasons) == 1 else None
     if said is None:
         return Link(
@@ -169,7 +176,7 @@ def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage)
             what=f"message {ahead.message.offset} of the same group comes first, and is not done",
             evidence=[f"it is {ahead.place}, {failed} attempts have failed"],
             since=ahead.message.timestamp_ms,
-            command=f"kafkaesque why queue {name} {ahead.message.offset}",
+            command=f"kafkaesque why queue {name} {ahead.message.offset}{facts.which_partition}",
         )
         return
     if not facts.is_order_known:
@@ -246,14 +253,17 @@ def group_of(message: PeekedMessage) -> bytes | None:
     return next((value for name, value in message.message.headers if name == GROUP), None)
 
 
-def burial_of(message: PeekedMessage, name: QueueName, offset: int) -> tuple[str, int, int] | None:
+def burial_of(
+    message: PeekedMessage, name: QueueName, partition: int, offset: int
+) -> tuple[str, int, int] | None:
     """Return reason, attempts and time of the death of a queue's message, if this is that one."""
     for header, value in message.message.headers:
         if header != DEATH:
             continue
         try:
             said = json.loads(value or b"")
-            if (said["vhost"], said["queue"], said.get("offset")) == (*name, offset):
+            place = said.get("partition", 0), said.get("offset")
+            if (said["vhost"], said["queue"], *place) == (*name, partition, offset):
                 return str(said["reason"]), int(said["attempts"]), int(said["at_ms"])
         except (ValueError, KeyError, TypeError):
             continue

@@ -489,7 +489,7 @@ def _headers(
     """Return the headers of a message where it arrives: it waits no more, and its life is over."""
     kept = [each for each in record.headers if each[0] not in _SAID_ONCE]
     if move.reason is not Reason.REDRIVEN:
-        kept.append((DEATH, _death(source, move, now_ms, way)))
+        kept.append((DEATH, _death(source, source_log.partition, move, now_ms, way)))
     if all(name != ORIGIN for name, _ in kept):
         number = whole_number(source_log.partition, record.offset)
         kept.append((ORIGIN, _origin(source_log.topic_id, number, record)))
@@ -501,8 +501,10 @@ def _origin(log: TopicId, number: int, record: Record) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def _death(source: QueueName, move: r.Move, now_ms: int, way: ExchangeWay | None) -> bytes:
-    said = {
+def _death(
+    source: QueueName, partition: int, move: r.Move, now_ms: int, way: ExchangeWay | None
+) -> bytes:
+    said: dict[str, object] = {
         "queue": source.name,
         "vhost": source.vhost,
         "reason": move.reason.name.lower(),
@@ -510,6 +512,8 @@ def _death(source: QueueName, move: r.Move, now_ms: int, way: ExchangeWay | None
         "offset": move.offset,
         "at_ms": now_ms,
     }
+    if partition:
+        said["partition"] = partition
     if way is not None:
         said["exchange"] = way.exchange
         if way.key is not None:

@@ -107,6 +107,9 @@ def queue(
     message: Annotated[
         int, typer.Argument(metavar="OFFSET", min=0, help="As queue peek shows it.")
     ],
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", min=0, help="Of a queue with several.")
+    ] = 0,
     vhost: Annotated[str, typer.Option("--vhost", metavar="NAME", help="The virtual host.")] = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -118,6 +121,7 @@ def queue(
       kafkaesque why queue work 17
     """
     path = f"/queues/{_quote(name)}?message={message}&vhost={_quote(vhost)}"
+    path += f"&partition={partition}" if partition else ""
     _show(bootstrap, path, f"the queue {name}", json=json)
 
 
