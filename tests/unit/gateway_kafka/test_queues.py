@@ -473,6 +473,15 @@ def test_a_message_that_asks_for_too_much_keeps_its_batch_out(
     assert counts(cluster, name)["arrived"] == 0
 
 
+def test_a_delayed_message_beside_empty_partitions_is_no_stuck_one(
+    cluster: LiveCluster, name: str
+) -> None:
+    assert create(cluster, name, partitions="3", delay_ms="600000") == 0
+    put(cluster, name, b"later")
+    found = counts(cluster, name)
+    assert (found["delayed"], found["head_delayed"]) == (1, 1)
+
+
 def test_who_waits_gets_what_comes_to_any_partition(cluster: LiveCluster, name: str) -> None:
     assert create(cluster, name, partitions="3") == 0
     seen: set[int] = set()

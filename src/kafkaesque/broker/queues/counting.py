@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -53,34 +54,45 @@ def count(host: QueueHost) -> QueueCounts:
     )
 
 
+#: Of several partitions what they have together.
+_SUMS: Final = (
+    "ready",
+    "delayed",
+    "in_flight",
+    "in_flight_max",
+    "parked",
+    "moving",
+    "arrived",
+    "floor",
+    "end",
+    "log_start",
+    "log_end",
+    "log_bytes",
+)
+#: What one of them has most of. A consumer is attached to each.
+_GREATEST: Final = ("consumers", "newest_ms", "head_failures", "redriving_to")
+
+
 def whole_counts(parts: Sequence[QueueCounts]) -> QueueCounts:
-    """Return what a queue of several partitions has: sums, and what its oldest message is.
+    """Return what a queue of several partitions has, and where the oldest message of all is.
 
     Where logs begin and end are sums, too: they tell how much there is, and not where.
     """
+    if len(parts) == 1:
+        return parts[0]
     oldest = min(parts, key=lambda each: each.oldest_ms or 2**63)
     removed: Counter[str] = Counter()
     for each in parts:
         removed.update(each.removed)
+    is_held = any(each.held_by == "message" for each in parts)
     return replace(
         oldest,
-        ready=sum(each.ready for each in parts),
-        delayed=sum(each.delayed for each in parts),
-        in_flight=sum(each.in_flight for each in parts),
-        parked=sum(each.parked for each in parts),
-        moving=sum(each.moving for each in parts),
-        consumers=max(each.consumers for each in parts),
-        floor=sum(each.floor for each in parts),
-        end=sum(each.end for each in parts),
-        has_begun=all(each.has_begun for each in parts),
-        arrived=sum(each.arrived for each in parts),
+        **{name: sum(getattr(each, name) for each in parts) for name in _SUMS},
+        **{name: max(getattr(each, name) for each in parts) for name in _GREATEST},
         removed=dict(removed),
-        log_start=sum(each.log_start for each in parts),
-        log_end=sum(each.log_end for each in parts),
-        log_bytes=sum(each.log_bytes for each in parts),
-        redriving_to=max(each.redriving_to for each in parts),
-        newest_ms=max(each.newest_ms for each in parts),
         unwanted_ms=min(each.unwanted_ms for each in parts),
+        has_begun=all(each.has_begun for each in parts),
+        held_by="message" if is_held else oldest.held_by,
         read_to=UNSET,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from kafkaesque.broker.controller.client import OnOutcome
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS
+from kafkaesque.broker.queues.counting import whole_counts
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import ControllerResult, Done
 from kafkaesque.broker.requests.queue_commands import (
@@ -299,16 +300,20 @@ class _Counting:
     def begin(self, found: list[tuple[DescribedQueue, QueueState]]) -> None:
         self._left += sum(len(state.partitions) for _, state in found)
         for shown, state in found:
+            told: list[q.QueueCounts] = []
             for number in range(len(state.partitions)):
-                self._ask(shown, state, number)
+                self._ask(shown, state, number, told)
         self._count_down()
 
-    def _ask(self, shown: DescribedQueue, state: QueueState, number: int) -> None:
+    def _ask(
+        self, shown: DescribedQueue, state: QueueState, number: int, told: list[q.QueueCounts]
+    ) -> None:
         def on_done(outcome: q.QueueCounts | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
                 shown.error_code, shown.error_message = code_of(outcome), message_of(outcome)
             else:
-                shown.counts = _added(shown.counts, _counts(outcome))
+                told.append(outcome)
+                shown.counts = _counts(whole_counts(told))
             self._count_down()
 
         request = q.AskQueue(log_id=state.topic_id, partition=number)
@@ -318,28 +323,6 @@ class _Counting:
         self._left -= 1
         if not self._left:
             self._call.answer(DescribeQueuesResponse(queues=self._described))
-
-
-#: Of several partitions the one that is not 0 and least counts, or the least, or the greatest;
-#: else the sum.
-_EARLIEST, _LEAST = ("oldest_ms",), ("unwanted_ms", "head_delayed")
-_GREATEST = ("consumers", "newest_ms", "head_failures", "held_by_message")
-
-
-def _added(before: Sequence[QueueCount], more: list[QueueCount]) -> list[QueueCount]:
-    """Return the counts of several partitions as the queue's."""
-    if not before:
-        return more
-    known = {each.name: each.count for each in before}
-    for each in more:
-        both = known[each.name], each.count
-        if each.name in _EARLIEST:
-            known[each.name] = min((one for one in both if one), default=0)
-        elif each.name in _LEAST:
-            known[each.name] = min(both)
-        else:
-            known[each.name] = max(both) if each.name in _GREATEST else sum(both)
-    return [QueueCount(name, count) for name, count in known.items()]
 
 
 def _counts(counts: q.QueueCounts) -> list[QueueCount]:
