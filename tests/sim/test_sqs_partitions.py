@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.whole_numbers import part_of
+from kafkaesque.broker.requests import queue_requests as q
 from tests.sim.sqs_scenario import SqsScenario, bodies
 
 URL = "http://b1:9324/000000000000/{}"
@@ -71,3 +77,27 @@ def test_groups_of_a_fifo_queue_are_in_order_and_ids_are_a_group_s() -> None:
     assert sorted(found) == [str(number) for number in range(10)]
     for group in range(5):
         assert found.index(str(group)) < found.index(str(group + 5))
+
+
+def test_a_receipt_that_was_used_asks_its_own_partition_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queues = SqsScenario(3)
+    options = {"partitions": "3", "ordered.groups": "true", "deduplication.scope": "group"}
+    queues.create("parted.fifo", {**options, "deduplication.ms": "300000"})
+    url, client = URL.format("parted.fifo"), queues.client()
+    sent = {"MessageBody": "a", "MessageGroupId": "g", "MessageDeduplicationId": "a"}
+    client.do("SendMessage", QueueUrl=url, **sent)
+    (found,) = client.receive(url, WaitTimeSeconds=5)
+    client.do("DeleteMessage", QueueUrl=url, ReceiptHandle=found["ReceiptHandle"])
+    asked: list[int] = []
+    ask = QueueCalls.ask
+
+    def note(calls: QueueCalls, request: Any, *more: Any) -> None:
+        if isinstance(request, q.PeekMessages):
+            asked.append(request.partition)
+        ask(calls, request, *more)
+
+    monkeypatch.setattr(QueueCalls, "ask", note)
+    client.do("DeleteMessage", QueueUrl=url, ReceiptHandle=found["ReceiptHandle"])
+    assert len(asked) == 1

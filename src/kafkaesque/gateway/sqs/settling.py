@@ -7,6 +7,7 @@ from typing import Final
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.queues.whole_numbers import part_of
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.sqs.attributes import QueueOptions
 from kafkaesque.gateway.sqs.call import Call, RequestT, error_of
@@ -122,12 +123,13 @@ class Settling:
             if number == len(names):
                 on_done(outcomes)
                 return
-            name, first = names[number], stale[names[number]].first
+            name = names[number]
+            partition, offset = part_of(stale[name].first)
 
             def on_peeked(outcome: q.PeekedMessages | RequestRefused) -> None:
                 if isinstance(outcome, RequestRefused):
                     outcomes[name] = error_of(outcome)
-                elif any(each.message.offset == first for each in outcome.messages):
+                elif any(each.message.offset == offset for each in outcome.messages):
                     outcomes[name] = invalid_value(
                         "Value for parameter ReceiptHandle is invalid. Reason: The receipt handle "
                         "has expired."
@@ -136,8 +138,15 @@ class Settling:
                     outcomes[name] = None
                 look(number + 1)
 
-            peek = q.PeekMessages(log_id=queue.topic_id, start=first, messages_max=1, bytes_max=1)
-            self._doors.queues.ask_whole(peek, q.PeekedMessages, TIMEOUT_MS, on_peeked)
+            # If it is gone there, it is nowhere.
+            peek = q.PeekMessages(
+                log_id=queue.topic_id,
+                partition=partition,
+                start=offset,
+                messages_max=1,
+                bytes_max=1,
+            )
+            self._doors.queues.ask(peek, q.PeekedMessages, TIMEOUT_MS, on_peeked)
 
         look(0)
 
