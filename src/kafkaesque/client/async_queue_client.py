@@ -202,9 +202,11 @@ class AsyncQueueClient:
 
     # -- looking
 
-    async def peek(self, queue: str, count: int = PEEK_COUNT, *, start: int = 0) -> list[Peeked]:
+    async def peek(
+        self, queue: str, count: int = PEEK_COUNT, *, start: int = 0, partition: int = 0
+    ) -> list[Peeked]:
         """As `Client.peek`."""
-        return await self._run(self._queues.peek(queue, start, count, Delivery))
+        return await self._run(self._queues.peek(queue, start, count, Delivery, partition))
 
     async def describe(self, queue: str) -> QueueDescription:
         """As `Client.describe`."""

@@ -35,7 +35,7 @@ class Delivery:
         self, queue: str, record: Record, attempt: int, failures: int, partition: int = 0
     ) -> None:
         self.queue = queue
-        #: Of the queue; one over a topic has as many as the topic.
+        #: Of the queue, which may have several.
         self.partition = partition
         #: Its number in the queue's partition.
         self.offset = record.offset

@@ -291,21 +291,22 @@ class QueueCalls:
         queue: str,
         start: int,
         count: int,
-        make: Callable[[str, Record, int, int], Delivery],
+        make: Callable[[str, Record, int, int, int], Delivery],
+        partition: int = 0,
     ) -> Steps[list[Peeked]]:
-        """Return messages without taking them, from a number on."""
+        """Return messages of a partition without taking them, from a number on."""
         answer = yield from self._calls.ask(
             f"peeking into queue {queue!r}",
             ApiKey.PEEK_MESSAGES,
             lambda ms: peek_messages_request.PeekMessagesRequest(
-                self._vhost, queue, start, count, TAKE_BYTES_MAX, ms
+                self._vhost, queue, start, count, TAKE_BYTES_MAX, ms, partition
             ),
             self._calls.deadline(None),
             is_repeatable=True,
         )
         return [
             Peeked(
-                make(queue, record, state.attempt, state.failures),
+                make(queue, record, state.attempt, state.failures, partition),
                 state.place,
                 state.not_before_ms,
                 state.not_after_ms,

@@ -267,9 +267,14 @@ class QueueClient:
 
     # -- looking
 
-    def peek(self, queue: str, count: int = PEEK_COUNT, *, start: int = 0) -> list[Peeked]:
-        """Return messages from a number on, without taking them, wherever they are."""
-        return self._run(self._queues.peek(queue, start, count, Delivery))
+    def peek(
+        self, queue: str, count: int = PEEK_COUNT, *, start: int = 0, partition: int = 0
+    ) -> list[Peeked]:
+        """Return messages of a partition from a number on, without taking them.
+
+        Most queues have one partition, the first.
+        """
+        return self._run(self._queues.peek(queue, start, count, Delivery, partition))
 
     def describe(self, queue: str) -> QueueDescription:
         """Return a queue's options and how many messages it has.

@@ -250,3 +250,14 @@ def test_a_transient_queue_is_used_as_any_other_and_takes_part_in_no_transaction
     with pytest.raises(errors.RequestRefused, match="cannot be changed"):
         client.alter_queue(queue, transient=True)
     client.delete_queue(name)
+
+
+def test_messages_of_each_partition_are_looked_at(client: Client, queue: str) -> None:
+    name = f"{queue}-parted"
+    client.create_queue(name, partitions=2)
+    client.put(name, "a")
+    client.put(name, "b")
+    seen = [each.message for number in range(2) for each in client.peek(name, partition=number)]
+    assert sorted(each.text() for each in seen) == ["a", "b"]
+    assert [each.partition for each in seen] == [0, 1]
+    client.delete_queue(name)
