@@ -9,6 +9,7 @@ import pytest
 
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.queues import mover, whole_numbers
+from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.whole_numbers import part_of
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
@@ -121,6 +122,27 @@ def test_what_is_moved_is_there_once_and_groups_are_in_order() -> None:
     for group in range(7):
         ours = [each for each in found if each % 7 == group]
         assert ours == sorted(ours), group
+
+
+def test_messages_of_many_groups_are_moved_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    ask = QueueCalls.ask
+
+    def note(calls: QueueCalls, request: Any, *more: Any) -> None:
+        if isinstance(request, q.MoveMessages):
+            asked.append(len(request.batches))
+        ask(calls, request, *more)
+
+    monkeypatch.setattr(QueueCalls, "ask", note)
+    queues = QueueScenario(7)
+    queues.create("there", PARTED)
+    groups = [NewMessage(b"%d" % number, group=b"%d" % (number % 7)) for number in range(140)]
+    queues.put(*groups)
+    log_id, there = (queues.queue(name).topic_id for name in (QUEUE, "there"))
+    ask_whole(queues, q.RedriveQueue(log_id=log_id, target="there"), Done)
+    queues.loop.run_for(5_000)
+    assert ask_whole(queues, q.AskQueue(log_id=there), q.QueueCounts).arrived == sum(asked) == 140
+    assert len(asked) <= 3 * 3
 
 
 def test_dead_letters_go_through_an_exchange_to_the_partitions_of_their_groups() -> None:

@@ -3,8 +3,8 @@
 Theory of operation. The source has numbered what goes to a target, and asks for it again, in order,
 whenever it has another leader. Every message travels as a batch of its own, under a producer id
 that is made of the source's and the target's logs; so the target's log knows what it has. One
-request at a time goes to a target: what it has not taken is sent again before anything after it. In
-a queue of several partitions a message goes to that of its group or id, or else to the one that has
+request at a time goes to a log: what it has not taken is sent again before anything after it. In a
+queue of several partitions a message goes to that of its group or id, or else to the one that has
 the source's number: always to the same. Each of them knows by a producer id of its own what it has;
 numbers that went to others are missing there, and are passed over. So are those of messages that a
 target does not take: they are parked, and hold up no others. A share group's dead letters have the
@@ -20,6 +20,7 @@ import json
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from msgspec import UNSET
@@ -87,6 +88,11 @@ _SHARE_REASONS: Final = {
 _PRODUCER_IDS: Final = 1 << 61
 #: What a message says of its first queue alone.
 _SAID_ONCE: Final = frozenset((NOT_BEFORE, NOT_AFTER, DELAY, TIME_TO_LIVE, IDENTITY))
+
+
+#: What goes to one partition: which of the moves each is, and its batch; and that by partition.
+_Share = list[tuple[int, bytes]]
+_Shares = dict[int, _Share]
 
 
 @dataclass(slots=True)
@@ -186,38 +192,57 @@ class Mover:
         moves: list[r.Move],
         found: Found,
     ) -> None:
-        left, size = set(found.left), 0
-        batches: list[bytes] = []
-        count, partition = len(target.partitions), 0
+        left, size, count = set(found.left), 0, 0
+        shares: _Shares = {}
         for move in moves:
             record = _record(lane, move, found)
             if move.offset in left:
                 break
             if record is None or _hops(record) >= HOPS_MAX:
-                if not batches:
+                if not count:
                     self._give_up(lane, 1)
                     return
                 break
             size += size_of(record)
-            where = partition_in(target, record, lane.host.state)
-            if batches and (size > MOVED_BYTES_MAX or where != partition):
+            if count and size > MOVED_BYTES_MAX:
                 break
-            partition = where
+            where = partition_in(target, record, lane.host.state)
             producer_id = _producer_id(lane.host.state, target.topic_id, where)
-            batches.append(self._batch(record, source, lane.host.state, move, producer_id))
-        if not batches:
+            batch = self._batch(record, source, lane.host.state, move, producer_id)
+            shares.setdefault(where, []).append((count, batch))
+            count += 1
+        if not count:
             self._later(lane)
             return
-        request = MoveMessages(
-            log_id=target.topic_id,
-            partition=partition,
-            batches=batches,
-            timeout_ms=TIMEOUT_MS,
-            may_skip=True if count > 1 or lane.gap is not None else UNSET,
-        )
-        self._calls.ask(
-            request, MovedResult, TIMEOUT_MS, lambda outcome: self._on_sent(lane, outcome)
-        )
+        self._send_shares(lane, target, shares, count)
+
+    def _send_shares(self, lane: _Lane, target: QueueState, shares: _Shares, count: int) -> None:
+        """Send each partition its share; of all, those before the first that is not there count."""
+        done, waiting = count, len(shares)
+        refused: RequestRefused | None = None
+
+        def on_share(share: _Share, outcome: MovedResult | RequestRefused) -> None:
+            nonlocal done, waiting, refused
+            waiting -= 1
+            there = outcome.count if isinstance(outcome, MovedResult) else 0
+            if isinstance(outcome, RequestRefused) and share[0][0] == 0:
+                # Refusals of others come again when theirs is the first.
+                refused = outcome
+            if there < len(share):
+                # What others have of those behind it is sent again, and passed over.
+                done = min(done, share[there][0])
+            if not waiting:
+                self._on_sent(lane, MovedResult(done) if done or refused is None else refused)
+
+        for where, share in shares.items():
+            request = MoveMessages(
+                log_id=target.topic_id,
+                partition=where,
+                batches=[batch for _, batch in share],
+                timeout_ms=TIMEOUT_MS,
+                may_skip=True if len(target.partitions) > 1 or lane.gap is not None else UNSET,
+            )
+            self._calls.ask(request, MovedResult, TIMEOUT_MS, partial(on_share, share))
 
     def _batch(
         self,
