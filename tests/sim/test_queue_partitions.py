@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
@@ -13,8 +14,7 @@ from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.queues.whole_numbers import part_of
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
-from kafkaesque.broker.requests.queue_requests import MovedResult
-from kafkaesque.model.errors import RequestRefused, RequestTimedOut
+from kafkaesque.model.errors import LeaderNotAvailable, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import GroupId
 from kafkaesque.sim.queues.kills import KillReport, kill_leaders
 from kafkaesque.sim.queues.promises import PROMISES
@@ -105,14 +105,21 @@ def ask_whole(
 
 @pytest.fixture
 def lost_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every other answer to what was moved is lost, so that it is sent once more."""
-    on_sent, turns = mover.Mover._on_sent, itertools.count()
+    """Of what is moved to a partition, one of ten is refused, and one answer of ten is lost."""
+    ask, turns = QueueCalls.ask, itertools.count()
 
-    def lose(self: mover.Mover, lane: Any, outcome: MovedResult | RequestRefused) -> None:
-        is_lost = isinstance(outcome, MovedResult) and next(turns) % 2 == 0
-        on_sent(self, lane, RequestTimedOut("lost") if is_lost else outcome)
+    def lose(
+        calls: QueueCalls, request: Any, kind: Any, timeout_ms: int, on_done: Callable[[Any], None]
+    ) -> None:
+        turn = next(turns) % 10 if isinstance(request, q.MoveMessages) else -1
+        if turn == 1:
+            on_done(LeaderNotAvailable("refused"))
+        elif turn == 5:
+            ask(calls, request, kind, timeout_ms, lambda _: on_done(RequestTimedOut("lost")))
+        else:
+            ask(calls, request, kind, timeout_ms, on_done)
 
-    monkeypatch.setattr(mover.Mover, "_on_sent", lose)
+    monkeypatch.setattr(QueueCalls, "ask", lose)
 
 
 @pytest.mark.usefixtures("lost_answers")
