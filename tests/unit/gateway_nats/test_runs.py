@@ -77,3 +77,15 @@ def test_a_run_reaches_subscribers_and_groups_on_all_brokers() -> None:
     assert [each[4] for each in found if each[0] == "shared"] == bodies
     assert [there.message()[4] for _ in bodies] == bodies
     assert there.flush() == b""
+
+
+def test_what_a_member_of_a_group_takes_no_more_goes_to_another_broker() -> None:
+    two = Ground(seed=3, brokers=2)
+    here, there, publisher = two.client(1), two.client(2), two.client(1)
+    for each in (here, there):
+        each.subscribe("shared", "1", group="g")
+    here.write(b"UNSUB 1 2\r\n")
+    here.flush()
+    publisher.write(b"".join(b"PUB shared 1\r\n%d\r\n" % number for number in range(6)))
+    assert [here.message()[4] for _ in range(2)] == [b"0", b"1"]
+    assert [there.message()[4] for _ in range(4)] == [b"2", b"3", b"4", b"5"]

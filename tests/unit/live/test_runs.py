@@ -10,7 +10,15 @@ from tests.sim.live_scenario import Receiver, message
 from tests.unit.live.test_live_door import new_hub, subscribe
 
 
-class RunReceiver(Receiver):
+class AtOnce(Receiver):
+    """Takes what came together."""
+
+    @property
+    def takes_runs(self) -> bool:
+        return True
+
+
+class RunReceiver(AtOnce):
     """Keeps in which pieces messages come."""
 
     def __init__(self) -> None:
@@ -53,15 +61,47 @@ def test_members_of_a_group_take_turns_within_a_run() -> None:
     assert sorted(each.runs for each in members) == [["0", "2"], ["1", "3"]]
 
 
-def test_a_subscription_that_ends_within_a_run_gets_no_more() -> None:
+def test_a_member_that_leaves_its_group_leaves_the_next_message_to_others() -> None:
     hub, _ = new_hub()
 
-    class Once(Receiver):
+    class Leaving(AtOnce):
         def on_message(self, message: LiveMessage, subscriptions: Sequence[Subscription]) -> None:
             super().on_message(message, subscriptions)
             subscriptions[0].end()
 
-    once, other = Once(), Receiver()
+    members = [Leaving() for _ in range(3)]
+    for name, each in zip(("a/#", "a/b", "a/b"), members, strict=True):
+        subscribe(hub, name, each, "group")
+    hub.publish_run(_messages("a/x", "a/b", "a/b", "a/b"))
+    assert sorted(each.bodies for each in members) == [[b"0"], [b"1"], [b"2"]]
+
+
+def test_all_get_a_message_before_the_next_one_unless_each_takes_runs() -> None:
+    hub, _ = new_hub()
+    order: list[bytes] = []
+
+    class Noting(Receiver):
+        def on_message(self, message: LiveMessage, subscriptions: Sequence[Subscription]) -> None:
+            order.append(message.body)
+
+    run = RunReceiver()
+    for each in (Noting(), Noting()):
+        subscribe(hub, "a", each)
+    subscribe(hub, "#", run)
+    hub.publish_run(_messages("a", "a", "b", "b"))
+    assert order == [b"0", b"0", b"1", b"1"]
+    assert run.runs == ["0", "1", "23"]
+
+
+def test_a_subscription_that_ends_within_a_run_gets_no_more() -> None:
+    hub, _ = new_hub()
+
+    class Once(AtOnce):
+        def on_message(self, message: LiveMessage, subscriptions: Sequence[Subscription]) -> None:
+            super().on_message(message, subscriptions)
+            subscriptions[0].end()
+
+    once, other = Once(), AtOnce()
     for each in (once, other):
         subscribe(hub, "a", each)
     hub.publish_run(_messages("a", "a", "a"))
@@ -71,7 +111,7 @@ def test_a_subscription_that_ends_within_a_run_gets_no_more() -> None:
 
 def test_runs_to_many_take_many_turns_and_order_stays() -> None:
     hub, turns = new_hub()
-    receivers = [Receiver() for _ in range(COPIES_PER_TURN)]
+    receivers = [AtOnce() for _ in range(COPIES_PER_TURN)]
     for each in receivers:
         subscribe(hub, "a", each)
     run = _messages(*["a"] * (3 * RUN_COPIES_FOR_ONE))
@@ -88,7 +128,7 @@ def test_runs_to_many_take_many_turns_and_order_stays() -> None:
 
 def test_what_there_is_no_room_for_is_counted_message_by_message() -> None:
     hub, turns = new_hub()
-    receivers = [Receiver() for _ in range(COPIES_PER_TURN + 1)]
+    receivers = [AtOnce() for _ in range(COPIES_PER_TURN + 1)]
     for each in receivers:
         subscribe(hub, "a", each)
     body = b"x" * (33 * 1024 * 1024)

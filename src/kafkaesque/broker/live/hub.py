@@ -20,7 +20,13 @@ from kafkaesque.broker.config import PeerTimings
 from kafkaesque.broker.live.fan_out import FanOut
 from kafkaesque.broker.live.interest_exchange import HOLD_MS, InterestExchange, Standing
 from kafkaesque.broker.live.peer_lanes import PeerLanes
-from kafkaesque.broker.live.subscribers import Copy, LiveSubscribers, Receiver, Subscription
+from kafkaesque.broker.live.subscribers import (
+    Copy,
+    LiveSubscribers,
+    Receiver,
+    Subscription,
+    is_for_run,
+)
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import Done
@@ -210,14 +216,21 @@ class LiveHub:
         """Bring messages to all live subscribers in their order, as `publish` does each."""
         run: list[LiveMessage] = []
         receivers: list[Copy] = []
+        may_wait = False
         for each in messages:
             copies, _ = self._send_out(each)
-            if run and copies != receivers:
-                self._give(run, receivers)
-                run = []
+            if copies is not receivers and copies != receivers:
+                if run:
+                    self._give(run, receivers)
+                    run = []
+                may_wait = all(is_for_run(copy) for copy in copies)
             receivers = copies
-            run.append(each)
-        self._give(run, receivers)
+            if may_wait:
+                run.append(each)
+            else:
+                self._give((each,), copies)
+        if run:
+            self._give(run, receivers)
 
     def _send_out(self, message: LiveMessage) -> tuple[list[Copy], bool]:
         """Send a message to other brokers; return who gets it here, and whether anybody may."""

@@ -335,6 +335,11 @@ class NatsConnection(DeliveringConnection, Receiver):
             sent += 1
         self.charge(CONSUMER_BYTE_RATE, payload_bytes * sent)
 
+    @property
+    def takes_runs(self) -> bool:
+        """See `Receiver`."""
+        return self.rights is None and bool(self._codec.options.echo)
+
     def on_run(
         self, messages: Sequence[LiveMessage], subscriptions: Sequence[Subscription]
     ) -> None:
@@ -343,8 +348,7 @@ class NatsConnection(DeliveringConnection, Receiver):
         if connection is None or self._is_over:
             return
         own = self._subscriptions.of(subscriptions[0]) if len(subscriptions) == 1 else None
-        options = self._codec.options
-        if own is None or own.messages_max or self.rights is not None or not options.echo:
+        if own is None or own.messages_max or not self.takes_runs:
             super().on_run(messages, subscriptions)
             return
         run = self._desk.variants.of_run(messages)
@@ -353,7 +357,7 @@ class NatsConnection(DeliveringConnection, Receiver):
             super().on_run(messages, subscriptions)
             return
         own.delivered += len(messages)
-        self.deliver(run.write(own.sid, with_headers=bool(options.headers)))
+        self.deliver(run.write(own.sid, with_headers=bool(self._codec.options.headers)))
         self.charge(CONSUMER_BYTE_RATE, run.payload_bytes)
 
     def _withhold(self, own: OwnSubscription) -> None:
