@@ -66,7 +66,8 @@ class LiveMessage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        size = len(self.key) + len(self.body)
+        size = len(self.key) + len(self.body) + len(self.content_type or "")
+        size += len(self.correlation or b"") + len(self.reply or "")
         for name, value in self.headers:
             size += len(name) + len(value or b"")
         return size

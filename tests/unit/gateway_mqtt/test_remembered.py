@@ -70,8 +70,24 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             encoded.variant(found, Version.V5, NOW_MS, is_of_queue=True)
             for each in (kept.count, encoded.count):
                 assert each <= (4 if body_bytes == 1 else 3)
-    kept.read(record(1, bytes(messages.REMEMBERED_BODY_MAX + 1)))
+    kept.read(record(1, bytes(messages.REMEMBERED_ONE_BYTES_MAX + 1)))
     assert kept.count <= 3
+
+
+@pytest.mark.parametrize("name", ["a", "content-type", "correlation-id", "reply-to"])
+def test_what_is_said_of_a_message_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "REMEMBERED_BYTES_MAX", 1_000)
+    kept, encoded = KeptMessages(), Encoded()
+    for number in range(40):
+        found = kept.read(record(number, b"x", headers=((name, b"%0300d" % number),))).message
+        encoded.variant(found, Version.V5, NOW_MS, is_of_queue=True)
+        for each in (kept.count, encoded.count):
+            assert each <= 3
+    before = (kept.count, encoded.count)
+    long = ((name, b"x" * messages.REMEMBERED_ONE_BYTES_MAX),)
+    found = kept.read(record(1, b"x", headers=long)).message
+    encoded.variant(found, Version.V5, NOW_MS, is_of_queue=True)
+    assert (kept.count, encoded.count) == before
 
 
 def test_a_life_that_ends_is_seen_in_the_next_second() -> None:

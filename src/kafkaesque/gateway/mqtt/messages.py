@@ -27,10 +27,10 @@ from kafkaesque.routing.message import RoutedMessage
 _EXPIRY_S_MAX: Final = 2**32 - 1
 #: Digits of a time; of more it is none.
 _TIME_DIGITS_MAX: Final = 16
-#: Messages that are not read or encoded again, their bodies together, and the body of one.
+#: Messages that are not read or encoded again, their bytes together, and those of one.
 REMEMBERED_MAX: Final = 256
 REMEMBERED_BYTES_MAX: Final = 512 * 1024
-REMEMBERED_BODY_MAX: Final = 16 * 1024
+REMEMBERED_ONE_BYTES_MAX: Final = 16 * 1024
 
 
 # -- from clients
@@ -160,8 +160,10 @@ class KeptMessages:
 
     def read(self, found: QueueMessage) -> Kept:
         """See `read_kept`."""
-        size = len(found.value or b"")
-        if size > REMEMBERED_BODY_MAX:
+        size = len(found.key or b"") + len(found.value or b"")
+        for name, value in found.headers:
+            size += len(name) + len(value or b"")
+        if size > REMEMBERED_ONE_BYTES_MAX:
             return read_kept(found)
         record = (found.key, found.value, found.headers)
         kept = self._found.get(record)
@@ -213,7 +215,10 @@ class Encoded:
     def _found_of(self, message: LiveMessage) -> dict[Version, PublishVariant | None]:
         found = self._of_queues.get(message)
         if found is None:
-            size = len(message.body)
+            size = message.size
+            if size > REMEMBERED_ONE_BYTES_MAX:
+                # It was read for one session alone.
+                return {}
             if len(self._of_queues) >= REMEMBERED_MAX or self._bytes + size > REMEMBERED_BYTES_MAX:
                 self._forget()
             found = self._of_queues[message] = {}
