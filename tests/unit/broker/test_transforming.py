@@ -199,6 +199,19 @@ def test_clients_of_nats_are_shown_what_a_rule_has_left() -> None:
     assert raw_headers(found.headers) == b"NATS/1.0\r\nby: a\r\n\r\n"
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"NATS/1.0\r\nA: x\ny\r\n\r\n",
+        b"NATS/1.0\r\nA: x\ry\r\nB\n: z\r\n\r\n",
+        b"NATS/1.0 100 \xff\r\nA: \xff\r\n\r\n",
+    ],
+)
+def test_what_nobody_else_could_write_as_headers_of_nats_stays(raw: bytes) -> None:
+    found = made_of(Content(None, b"", record_headers(raw)), SET)
+    assert raw_headers(found.headers) == raw.removesuffix(b"\r\n") + b"by: a\r\n\r\n"
+
+
 # -- messages of AMQP
 
 VALUES = st.recursive(

@@ -51,14 +51,21 @@ def write_headers(headers: Headers) -> bytes:
     Raises:
         ValueError: a name or value cannot be written.
     """
+    for name, value in headers.pairs:
+        _check(name, value)
+    return _write(headers)
+
+
+def _check(name: str, value: str) -> None:
+    if not is_writable(name, value):
+        raise ValueError(f"{name!r} cannot be a header with this value")
+
+
+def _write(headers: Headers) -> bytes:
     first = _VERSION
     if headers.status is not None:
-        first += f" {headers.status} {headers.description}".rstrip().encode()
-    lines = [first]
-    for name, value in headers.pairs:
-        if not is_writable(name, value):
-            raise ValueError(f"{name!r} cannot be a header with this value")
-        lines.append(_raw(name) + b": " + _raw(value))
+        first += _raw(f" {headers.status} {headers.description}".rstrip())
+    lines = [first, *(_raw(name) + b": " + _raw(value) for name, value in headers.pairs)]
     return b"".join((*(line + _EOL for line in lines), _EOL))
 
 
@@ -71,11 +78,14 @@ def is_writable(name: str, value: str) -> bool:
 def change_headers(raw: bytes, changed: Collection[str], written: Mapping[str, str]) -> bytes:
     """Return raw headers with others: all of the names in `changed` go, `written` come.
 
-    The others stay as they are, in their order; malformed ones do not stay.
+    The others stay as they are, in their order, also those that could not be written; malformed
+    ones do not stay.
 
     Raises:
         ValueError: a name or value of `written` cannot be written.
     """
+    for name, value in written.items():
+        _check(name, value)
     found, left = read_headers(raw) or Headers(), dict(written)
     pairs: list[tuple[str, str]] = []
     for name, value in found.pairs:
@@ -83,7 +93,7 @@ def change_headers(raw: bytes, changed: Collection[str], written: Mapping[str, s
             pairs.append((name, left.pop(name)))
         elif name not in changed and name not in written:
             pairs.append((name, value))
-    return write_headers(found._replace(pairs=(*pairs, *left.items())))
+    return _write(found._replace(pairs=(*pairs, *left.items())))
 
 
 def _text(raw: bytes) -> str:
