@@ -281,3 +281,14 @@ def test_a_dead_letter_that_comes_to_no_end_is_lost() -> None:
     assert "lost dead letter: 1 left work, 0 came" in story.found()
     story.take(1, 300, queue="dead", deaths=(("work", "attempts", 3),))
     assert any(each.startswith("lost dead letter: b'one'") for each in story.found())
+
+
+def test_a_message_that_is_settled_again_and_again_counts_once() -> None:
+    # Else a queue that gives it out for ever would count as one that is being emptied.
+    story = Story()
+    assert story.history.count_settled() == 1
+    story.act(story.take(2, 600), What.SETTLE, 650)
+    story.act(story.take(3, 700), What.FAIL, 750)
+    assert story.history.count_settled() == 1
+    story.act(story.take(1, 800, offset=6, value=b"two"), What.SETTLE, 850)
+    assert story.history.count_settled() == 2

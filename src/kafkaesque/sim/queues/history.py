@@ -172,9 +172,8 @@ class QueueHistory:
             self.drained.setdefault(deliveries[0].queue, []).append(deliveries)
 
     def count_settled(self) -> int:
-        """Return how many messages are known to be settled."""
-        acts = (act for delivery in self.deliveries for act in tuple(delivery.acts))
-        return sum(act.what is What.SETTLE and act.outcome is Outcome.DONE for act in acts)
+        """Return how many messages are known to be settled; one that comes again counts once."""
+        return len({(each.queue, each.value) for each in self.deliveries if _is_settled(each)})
 
     def tally(self) -> dict[str, int]:
         """Return what went on, by name."""
@@ -193,3 +192,9 @@ class QueueHistory:
             "dead letters": len({(d.queue, d.offset) for d in self.deliveries if d.deaths}),
             "purges": len(self.purges),
         }
+
+
+def _is_settled(delivery: Delivery) -> bool:
+    return any(
+        each.what is What.SETTLE and each.outcome is Outcome.DONE for each in tuple(delivery.acts)
+    )
