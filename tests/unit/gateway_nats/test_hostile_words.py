@@ -13,6 +13,7 @@ from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.gateway.nats.jetstream.sweeping import SWEEP_MS
 from tests.unit.gateway_nats.kit import PATIENCE_MS, Ground
 from tests.unit.gateway_nats.test_jetstream import Api, new_stream
+from tests.unit.gateway_nats.test_mirrors import await_messages
 
 HUGE = 10**30
 
@@ -108,3 +109,20 @@ def test_a_delay_that_fits_into_nothing(ground: Ground, delay: str) -> None:
     api.client.flush()
     ground.wait(1_000)
     api.client.flush()
+
+
+def test_headers_with_half_an_end_of_a_line_are_told_and_copied(ground: Ground) -> None:
+    api = Api(ground)
+    stream = new_stream(api, allow_direct=True)
+    copy = f"{stream}-copy"
+    raw = b"NATS/1.0\r\nA: x\ny\r\n\r\n"
+    api.client.write(b"HPUB %b.a %d %d\r\n%b1\r\n" % (stream.encode(), len(raw), len(raw) + 1, raw))
+    api.publish(f"{stream}.a", b"2")
+    made = api.ask(f"STREAM.CREATE.{copy}", name=copy, sources=[{"name": stream}])
+    assert made.get("did_create") is True
+    for name in (stream, copy):
+        await_messages(ground, api, name, 2)
+        api.client.publish(f"$JS.API.DIRECT.GET.{name}", b'{"seq":1}', f"{api.inbox}.direct")
+        _, _, _, headers, payload = api.client.message()
+        assert headers.startswith(raw.removesuffix(b"\r\n")), headers
+        assert payload == b"1"

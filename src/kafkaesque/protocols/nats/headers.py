@@ -75,7 +75,9 @@ def is_writable(name: str, value: str) -> bool:
     return is_name and "\r" not in value and "\n" not in value
 
 
-def change_headers(raw: bytes, changed: Collection[str], written: Mapping[str, str]) -> bytes:
+def change_headers(
+    raw: bytes, changed: Collection[str], written: Mapping[str, str], *, keeps_status: bool = True
+) -> bytes:
     """Return raw headers with others: all of the names in `changed` go, `written` come.
 
     The others stay as they are, in their order, also those that could not be written; malformed
@@ -93,7 +95,8 @@ def change_headers(raw: bytes, changed: Collection[str], written: Mapping[str, s
             pairs.append((name, left.pop(name)))
         elif name not in changed and name not in written:
             pairs.append((name, value))
-    return _write(found._replace(pairs=(*pairs, *left.items())))
+    others = (*pairs, *left.items())
+    return _write(found._replace(pairs=others) if keeps_status else Headers(others))
 
 
 def _text(raw: bytes) -> str:

@@ -26,8 +26,7 @@ from kafkaesque.gateway.nats.jetstream.view import View
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import FORWARDED, STORED_NATS
 from kafkaesque.model.records import Record
-from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
-from kafkaesque.protocols.nats.headers import read_headers, write_headers
+from kafkaesque.protocols.nats.headers import change_headers
 
 #: What clients of a stream with sources are shown: stream, sequence, filter, destination, subject.
 SOURCE: Final = "Nats-Stream-Source"
@@ -186,9 +185,7 @@ def _copied(headers: Headers, hops: int, source: str) -> Iterator[tuple[str, byt
 def _with_source(raw: bytes | None, source: str) -> bytes | None:
     if not source or raw is None:
         return raw
-    found = read_headers(raw)
-    pairs = () if found is None else tuple(each for each in found.pairs if each[0] != SOURCE)
-    return write_headers(NatsHeaders((*pairs, (SOURCE, source))))
+    return change_headers(raw, (), {SOURCE: source}, keeps_status=False)
 
 
 def hops_of(headers: Iterable[tuple[str, bytes | None]]) -> int:

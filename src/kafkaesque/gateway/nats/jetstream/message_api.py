@@ -18,7 +18,7 @@ from kafkaesque.gateway.nats.jetstream.retention import catch_up
 from kafkaesque.gateway.nats.jetstream.streams import Stream
 from kafkaesque.gateway.nats.jetstream.times import rfc3339
 from kafkaesque.gateway.nats.jetstream.view import Removal, View
-from kafkaesque.protocols.nats.headers import Headers, read_headers, write_headers
+from kafkaesque.protocols.nats.headers import Headers, change_headers, write_headers
 
 _TOPIC: Final = ResourceType.TOPIC
 OnMessage = Callable[[Message | None], None]
@@ -145,12 +145,10 @@ def _sequence_of(view: View, wanted: GetRequest) -> int:
 
 def direct_headers(message: Message, stream: str) -> bytes:
     """Return the headers of an answer that is a message: its own, and where it stands."""
-    own = read_headers(message.headers) if message.headers else None
-    pairs = () if own is None else own.pairs
-    said = (
-        ("Nats-Stream", stream),
-        ("Nats-Subject", message.subject),
-        ("Nats-Sequence", str(message.sequence)),
-        ("Nats-Time-Stamp", rfc3339(message.timestamp_ms)),
-    )
-    return write_headers(Headers((*pairs, *said)))
+    said = {
+        "Nats-Stream": stream,
+        "Nats-Subject": message.subject,
+        "Nats-Sequence": str(message.sequence),
+        "Nats-Time-Stamp": rfc3339(message.timestamp_ms),
+    }
+    return change_headers(message.headers, (), said, keeps_status=False)
