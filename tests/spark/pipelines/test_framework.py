@@ -220,7 +220,8 @@ def test_ctrl_c_ends_a_triggered_run_and_the_next_one_goes_on(project: Project) 
 def test_ctrl_c_while_spark_starts(project: Project) -> None:
     out = project.folder / "storage" / "spark.out"
     with project.running() as process:
-        project.wait_until(process, out.is_file)
+        # The file is there just before the process that writes it.
+        project.wait_until(process, lambda: out.is_file() and children_of(process.pid) != [])
         (spark,) = children_of(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(STOPPED_S_MAX) == INTERRUPTED
