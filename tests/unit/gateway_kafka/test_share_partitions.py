@@ -76,10 +76,24 @@ def test_what_is_being_acknowledged_is_not_given_back() -> None:
     partition.ask(10, 1_000, 100)
     cursor.answer(RequestTimedOut("it may or may not be done"))
     partition.acquired.clear()
-    partition.settling = 1
     partition.ask(10, 1_000, 100)
+    partition.settling = 1
     cursor.answer(q.AttachedConsumer(True, [Claim(0, 2, 1)]))
     assert cursor.released() == []
+
+
+def test_a_cursor_is_not_attached_before_what_is_being_acknowledged_is_settled() -> None:
+    cursor = Cursor()
+    partition = partition_with_two_records(cursor)
+    partition.ask(10, 1_000, 100)
+    cursor.answer(RequestTimedOut("it may or may not be done"))
+    partition.settling = 1
+    asked = len(cursor.asked)
+    partition.ask(10, 1_000, 100)
+    assert len(cursor.asked) == asked
+    partition.settling = 0
+    partition.ask(10, 1_000, 100)
+    assert isinstance(cursor.asked[-1], q.AttachConsumer)
 
 
 def test_what_has_waited_for_a_part_of_its_lock_is_taken_anew() -> None:

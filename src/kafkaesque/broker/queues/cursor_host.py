@@ -14,7 +14,7 @@ from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
 from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.options.groups import ShareSettings, share_settings
 from kafkaesque.broker.options.queues import SOURCE_START, make_policy, topic_target
-from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, PIECE_BYTES, OnRead
+from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, OnRead
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
 from kafkaesque.env.clock import Timer
@@ -38,6 +38,9 @@ from kafkaesque.transactions.committed_filter import CommittedFilter
 AHEAD_MAX: Final = 2_000
 #: What is read at a time to know of messages.
 READ_BYTES: Final = 1024 * 1024
+#: What is read at a time of messages that were given out. A read of another log costs more than one
+#: of its own.
+PIECE_BYTES: Final = 256 * 1024
 #: A question waits for so long at the source's leader for something to come.
 WAIT_MS: Final = 5_000
 AGAIN_MS: Final = 100

@@ -243,7 +243,11 @@ class _Acknowledge(_SessionRequest):
 
 
 class _Fetch(_SessionRequest):
-    """ShareFetch."""
+    """ShareFetch.
+
+    Records are asked for beside the acknowledgements, and not behind them: both are one commit
+    then. It is answered when the acknowledgements are committed.
+    """
 
     request: ShareFetchRequest
 
@@ -251,6 +255,8 @@ class _Fetch(_SessionRequest):
         super().__init__(context, call, request)
         self._deadline_ms = 0
         self._timer: Timer | None = None
+        self._has_begun = False
+        self._is_acknowledged = False
         self._is_answered = False
 
     def begin(self) -> None:
@@ -263,6 +269,15 @@ class _Fetch(_SessionRequest):
             )
             return
         self.take_acknowledgements(self._on_acknowledged)
+        if self._is_reading:
+            self._begin_to_read(self.session)
+        self._has_begun = True
+        self._go_on()
+
+    @property
+    def _is_reading(self) -> bool:
+        session, request = self.session, self.request
+        return request.share_session_epoch != ENDS and session is not None and not session.is_closed
 
     def _change_partitions(self, session: ShareSession) -> None:
         """Read what the request names, and then no more what it forgets.
@@ -316,22 +331,22 @@ class _Fetch(_SessionRequest):
 
     # -- records
 
-    def _on_acknowledged(self) -> None:
-        request, session = self.request, self.session
-        if request.share_session_epoch == ENDS or session is None or session.is_closed:
-            self._answer()
-            return
+    def _begin_to_read(self, session: ShareSession) -> None:
         self._change_partitions(session)
-        if request.max_records <= 0:
-            self._answer()
+        if self.request.max_records <= 0:
             return
-        wait_ms = min(max(0, request.max_wait_ms), WAIT_MS_MAX)
+        wait_ms = min(max(0, self.request.max_wait_ms), WAIT_MS_MAX)
         self._deadline_ms = self.context.clock.now_ms() + wait_ms
         self._check_leaders(session)
         for partition in session.partitions.values():
             partition.give_back_old(self.settings.lock_ms)
         self._ask(wait_ms)
-        self._go_on()
+
+    def _on_acknowledged(self) -> None:
+        self._is_acknowledged = True
+        if self._has_begun:
+            # Partitions that are not attached were not asked before.
+            self._on_woken()
 
     def _check_leaders(self, session: ShareSession) -> None:
         """Partitions that are led elsewhere now are read there."""
@@ -364,7 +379,7 @@ class _Fetch(_SessionRequest):
     def _go_on(self) -> None:
         """Answer, if there is anything to tell or time is up; else wait."""
         session = self.session
-        if self._is_answered or session is None:
+        if self._is_answered or not self._is_acknowledged or session is None:
             return
         partitions = session.partitions.values()
         left_ms = self._deadline_ms - self.context.clock.now_ms()
@@ -374,7 +389,7 @@ class _Fetch(_SessionRequest):
             each.code is not ErrorCode.NONE or each.acknowledge_code is not ErrorCode.NONE
             for each in self.outcomes.values()
         )
-        if has_any or is_refused or has_codes or left_ms <= 0:
+        if has_any or is_refused or has_codes or left_ms <= 0 or not self._is_reading:
             self._answer()
             return
         session.wait(self._on_woken)
@@ -384,7 +399,7 @@ class _Fetch(_SessionRequest):
     def _on_woken(self) -> None:
         """A question is at its end, perhaps with nothing: then it is asked again."""
         left_ms = self._deadline_ms - self.context.clock.now_ms()
-        if left_ms > 0 and not self._is_answered:
+        if left_ms > 0 and self._is_reading and not self._is_answered:
             self._ask(left_ms)
         self._go_on()
 

@@ -83,8 +83,14 @@ class SharePartition:
         self._is_closed = False
 
     def ask(self, records_max: int, bytes_max: int, wait_ms: int) -> None:
-        """Have records brought, unless a question is open or something is there already."""
+        """Have records brought, unless a question is open or something is there already.
+
+        A partition that is to be attached is not asked before its acknowledgements are done: what
+        they name would be among what the cursor says that the member has.
+        """
         if self._is_asking or self.ready or self._is_forgotten or self._is_closed:
+            return
+        if self.settling and not self._is_attached:
             return
         self._is_asking = True
         self.refusal = None
