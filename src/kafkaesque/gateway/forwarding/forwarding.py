@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
 from kafkaesque.broker.options.queues import FORWARD_EXCHANGE
 from kafkaesque.model.ids import TopicId
 
@@ -20,7 +20,7 @@ SWEEP_MS: Final = 1_000
 class Forwarding:
     """See the module."""
 
-    __slots__ = ("_doors", "_is_over", "_relays", "_say")
+    __slots__ = ("_doors", "_is_over", "_known", "_relays", "_say")
 
     def __init__(self, doors: Doors, say: Callable[[str], None]) -> None:
         """`say` is told what operators should know."""
@@ -28,6 +28,8 @@ class Forwarding:
         self._say: Final = say
         #: By log and partition: a queue over a topic has several.
         self._relays: Final[dict[tuple[TopicId, int], Relay]] = {}
+        #: The metadata, their version, and that of what is known of leaders, when it was looked.
+        self._known: tuple[ClusterState, int, int] | None = None
         self._is_over = False
 
     def begin(self) -> None:
@@ -44,6 +46,21 @@ class Forwarding:
     def _sweep(self) -> None:
         if self._is_over:
             return
+        if self._is_news():
+            self._follow()
+        self.begin()
+
+    def _is_news(self) -> bool:
+        """Tell whether queues, their options or their leaders may be others than at the last look.
+
+        Ten thousand queues need not be asked each second.
+        """
+        cluster, known = self._doors.cluster, self._known
+        state = cluster.state
+        self._known = now = state, state.version, cluster.leaders.version
+        return known is None or known[0] is not state or known[1:] != now[1:]
+
+    def _follow(self) -> None:
         wanted: dict[tuple[TopicId, int], QueueState] = {}
         for queue in self._doors.cluster.state.queues_by_log.values():
             if queue.options.get(FORWARD_EXCHANGE):
@@ -54,7 +71,6 @@ class Forwarding:
         for key, queue in wanted.items():
             if key not in self._relays:
                 self._relays[key] = self._new_relay(queue, key[1])
-        self.begin()
 
     def _new_relay(self, queue: QueueState, partition: int) -> Relay:
         # Most brokers pass nothing on.

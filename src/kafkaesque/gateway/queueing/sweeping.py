@@ -43,7 +43,16 @@ class _Use(NamedTuple):
 class Sweeping:
     """See the module."""
 
-    __slots__ = ("_begin", "_delete", "_doors", "_has_begun", "_is_over", "_uses")
+    __slots__ = (
+        "_begin",
+        "_delete",
+        "_doors",
+        "_has_begun",
+        "_is_over",
+        "_known",
+        "_uses",
+        "_watched",
+    )
 
     def __init__(self, doors: Doors, delete: Callable[[QueueState], None]) -> None:
         self._doors = doors
@@ -53,6 +62,9 @@ class Sweeping:
         self._begin = 0
         self._has_begun = False
         self._is_over = False
+        #: The queues that may go by themselves, and of which metadata, in which version.
+        self._watched: list[QueueState] = []
+        self._known: tuple[ClusterState, int] | None = None
 
     def begin(self) -> None:
         """Look from now on; harmless if that was said before."""
@@ -81,7 +93,7 @@ class Sweeping:
             del self._uses[log_id]
         is_first = self._is_first()
         left = ASKED_MAX
-        every = [each for each in queues.values() if not is_own_vhost(each.queue.vhost)]
+        every = self._find_watched()
         # Where the last sweep had enough, this one begins.
         begin = self._begin % max(1, len(every))
         for queue in (*every[begin:], *every[:begin]):
@@ -96,6 +108,22 @@ class Sweeping:
                 left -= 1
         self._later(self._sweep)
 
+    def _find_watched(self) -> list[QueueState]:
+        """Return the queues that may go by themselves; looked for when the metadata have changed.
+
+        Ten thousand others need not be asked each time.
+        """
+        state, known = self._doors.cluster.state, self._known
+        if known is None or known[0] is not state or known[1] != state.version:
+            self._known = state, state.version
+            self._watched = [
+                each
+                for each in state.queues_by_log.values()
+                if not is_own_vhost(each.queue.vhost)
+                and (self._expires_ms(each) or _owner_of(each))
+            ]
+        return self._watched
+
     def _is_first(self) -> bool:
         cluster = self._doors.cluster
         return min((each.node for each in cluster.alive_brokers()), default=-1) == cluster.node
@@ -105,13 +133,13 @@ class Sweeping:
         return cluster.leaders.leader(queue.partitions[0].group) == cluster.node
 
     def _has_lost_its_owner(self, queue: QueueState) -> bool:
-        said = declaration_of(queue)
-        if said is None or not said.owner:
+        owner = _owner_of(queue)
+        if not owner:
             return False
         if is_orphan(self._doors.cluster.state, queue):
             return True
         cluster = self._doors.cluster
-        node = NodeId(int(said.owner.partition(".")[0]))
+        node = NodeId(int(owner.partition(".")[0]))
         return node != cluster.node and not cluster.was_alive(node, LOST_MS)
 
     def _expires_ms(self, queue: QueueState) -> int:
@@ -138,11 +166,17 @@ class Sweeping:
             self._delete(queue)
 
 
+def _owner_of(queue: QueueState) -> str:
+    """Return whose connection an exclusive queue belongs to; empty: nobody's."""
+    said = declaration_of(queue)
+    return "" if said is None else said.owner
+
+
 def is_orphan(state: ClusterState, queue: QueueState) -> bool:
     """Tell whether a queue belonged to a connection that is gone with its broker's process."""
-    said = declaration_of(queue)
-    if said is None or not said.owner:
+    owner = _owner_of(queue)
+    if not owner:
         return False
-    node, _, rest = said.owner.partition(".")
+    node, _, rest = owner.partition(".")
     broker = state.brokers.get(NodeId(int(node)))
     return broker is None or str(broker.incarnation) != rest.partition(".")[0]
