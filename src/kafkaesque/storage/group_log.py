@@ -396,6 +396,11 @@ class GroupLog(ReadableLog):
             options=options,
         )
 
+    @property
+    def has_closed(self) -> bool:
+        """Whether there is a segment that is not written any more: no other can be cleaned."""
+        return len(self.segments.segments) > 1
+
     def mark_for_checkpoint(self) -> bool:
         """Let the next checkpoint cover the closed segments; False if one does already.
 

@@ -73,8 +73,10 @@ class Partition:
         producers: PartitionProducers,
         sealing: PartitionSealing,
         on_leadership: Callable[["Partition"], None],
+        on_waiting: Callable[["Partition"], None],
         activity: Activity,
     ) -> None:
+        """`on_waiting` is told when a produce request begins to wait where none did."""
         self.state = state
         self.config = config
         self.replica: Replica | None = None
@@ -83,6 +85,7 @@ class Partition:
         self.failure: Exception | None = None
         self._clock = clock
         self._on_leadership = on_leadership
+        self._on_waiting = on_waiting
         self._activity = activity
         self._waiting = WaitingProduces()
         self._durable_offset = Offset(0)
@@ -442,6 +445,8 @@ class Partition:
         if next_offset <= mark:
             on_done(result)
             return
+        if not self._waiting:
+            self._on_waiting(self)
         item = WaitingProduce(next_offset, self._clock.now_ms() + timeout_ms, result, on_done)
         self._waiting.add(item, for_commit=acks == -1)
 

@@ -123,6 +123,8 @@ class PartitionTable:
         self._dice = dice
         keys.on_changed = self._on_keys_changed
         self._partitions: dict[GroupId, Partition] = {}
+        #: Those in which a produce request has begun to wait; no other has one.
+        self._waiting: dict[Partition, None] = {}
         #: Kinds of tables that live on partitions; complete before the first is opened.
         self.table_kinds: list[PartitionTableKinds] = []
         self._asked = False
@@ -478,6 +480,7 @@ class PartitionTable:
                 dice=self._dice,
             ),
             on_leadership=self._events.on_leadership,
+            on_waiting=self._note_waiting,
             activity=self._activity,
         )
         kinds = [kind for kind in self.table_kinds if kind.is_for(state)]
@@ -528,6 +531,7 @@ class PartitionTable:
         """Take part in a group no more; its log stays."""
         partition = self._partitions.pop(group)
         self._driver.close_group(group)
+        self._waiting.pop(partition, None)
         self._events.on_removed(partition)
         return partition
 
@@ -555,9 +559,7 @@ class PartitionTable:
 
     def on_sweep(self, now_ms: int) -> None:
         """Expire waiting requests; apply retention when its time has come."""
-        for partition in self._partitions.values():
-            if partition.has_waiting:
-                partition.expire_waiting(now_ms)
+        self._expire_waiting(now_ms)
         self._rebalance(now_ms)
         # The interval counts as it is now, not as it was at the last time: it may be long.
         interval_ms = int(self._options.get("log.retention.check.interval.ms"))
@@ -569,6 +571,15 @@ class PartitionTable:
                 self._retain(partition, wall_ms)
                 if partition.replica is not None:
                     partition.producers.maybe_save(partition.log, partition.high_watermark)
+
+    def _note_waiting(self, partition: Partition) -> None:
+        self._waiting[partition] = None
+
+    def _expire_waiting(self, now_ms: int) -> None:
+        for partition in list(self._waiting):
+            partition.expire_waiting(now_ms)
+            if not partition.has_waiting:
+                self._waiting.pop(partition, None)
 
     def _rebalance(self, now_ms: int) -> None:
         """Hand leadership back to preferred replicas that are in sync again, a few at a time."""

@@ -113,6 +113,7 @@ class CursorHost(QueueHost):
         def on_fetched(outcome: FetchResult | RequestRefused) -> None:
             on_read(outcome.records if isinstance(outcome, FetchResult) else outcome)
 
+        self.note_begun()
         try:
             source = self._source()
         except RequestRefused as refusal:

@@ -18,10 +18,15 @@ from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
-from kafkaesque.broker.partitions.partition_tables import PartitionTableHost, PartitionTableKind
+from kafkaesque.broker.partitions.partition_tables import (
+    PartitionTableHost,
+    PartitionTableKind,
+    PartitionTables,
+)
 from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
 from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.broker.queues.way_out import WayOut, way_out_of
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.requests.queue_requests import ConsumerName
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
@@ -66,6 +71,8 @@ class HostParts:
     on_move: Callable[["QueueHost", r.Move], None]
     #: Told when a queue's log has grown, or may have become shorter.
     on_changed: Callable[["QueueHost"], None]
+    #: Told when something has begun that the sweep is to look after, see `QueueHosts`.
+    on_begun: Callable[["QueueHost"], None]
     #: Counts what clients' queues do while they are led here.
     tally: Tally
 
@@ -104,8 +111,13 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self.queue = QueueTable(number, tally=self._parts.tally)
         return self.queue
 
+    def note_begun(self) -> None:
+        """Have the next sweeps look after this queue, until nothing is left to do."""
+        self._parts.on_begun(self)
+
     def _locate(self, offset: int, on_read: OnRead) -> None:
         """Read messages, from an offset on."""
+        self.note_begun()  # they are kept for a while
         try:
             partition = self._own_partition()
         except RequestRefused as refusal:
@@ -246,10 +258,9 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
 
     # -- the policy
 
-    def configure(self) -> None:
-        """See to it that the queue's options hold."""
-        if self.queue.is_leading:
-            self._is_configured()
+    def configure(self) -> bool:
+        """See to it that the queue's options hold; tell whether they do, or need not here."""
+        return not self.queue.is_leading or self._is_configured()
 
     def _read_policy(self) -> None:
         state = self._parts.metadata.state
@@ -297,6 +308,11 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
     def begin_at(self, start_offset: Offset) -> None:
         self.bodies.forget()
         super().begin_at(start_offset)
+
+    def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
+        super()._begin_to_lead(replica, partition)
+        # Its options are to hold, and consumers may not come back.
+        self.note_begun()
 
     def on_following(self) -> None:
         self.leadership += 1

@@ -1,10 +1,16 @@
-"""All queues whose logs are on this broker."""
+"""All queues whose logs are on this broker.
+
+Once a second is looked after those queues in which something has begun: their logs have grown,
+messages were read, consumers are attached or awaited, options do not hold yet. A queue is looked
+after until nothing of that is left. When the metadata have changed, all are, once: options may be
+others. So a queue that nobody uses costs nothing.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
+from kafkaesque.broker.metadata.cluster_state import ClusterState, PartitionState, QueueState
 from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
@@ -75,6 +81,10 @@ class QueueHosts:
         self._hosts: dict[tuple[TopicId, int], QueueHost] = {}
         #: Logs that have grown since they were looked at.
         self._changed: dict[QueueHost, None] = {}
+        #: Those that the next sweep looks after.
+        self._begun: dict[QueueHost, None] = {}
+        #: The metadata, and their version, of which all were told.
+        self._known: tuple[ClusterState, int] | None = None
         self._swept_ms = clock.now_ms()
         #: What queues in this broker's memory hold together.
         self.memory: Final = Memory()
@@ -91,6 +101,7 @@ class QueueHosts:
             checks=checks,
             on_move=lambda host, move: self.on_move(host, move),
             on_changed=self._note_changed,
+            on_begun=self._note_begun,
             tally=self.tally,
         )
         partitions.table_kinds.append(self)
@@ -112,8 +123,7 @@ class QueueHosts:
         state = partition.state
         host = self._hosts.pop((state.topic_id, state.partition), None)
         if host is not None:
-            self._changed.pop(host, None)
-            host.on_following()
+            self._forget(host)
 
     def on_leadership(self, partition: Partition) -> None:
         """A partition has another leader."""
@@ -143,6 +153,7 @@ class QueueHosts:
             )
         host = TransientHost(queue.partitions[0], self._parts, self.memory)
         self._hosts[log_id, 0] = host
+        self._begun[host] = None
         return host
 
     def is_lost(self, queue: QueueState) -> bool:
@@ -208,23 +219,39 @@ class QueueHosts:
         if now_ms < self._swept_ms + SWEEP_MS:
             return
         self._swept_ms = now_ms
-        self._forget_deleted()
+        self._follow_metadata()
         changed, self._changed = self._changed, {}
         for host in changed:
             self._give_up(host)
+        looked_after, self._begun = {**self._begun, **changed}, {}
         gone: dict[tuple[int, int], bool] = {}
-        for host in self._hosts.values():
-            host.configure()
+        for host in looked_after:
+            is_configured = host.configure()
             if host not in changed:
                 # Many queues may be idle: they keep nothing for those who come next.
                 host.bodies.forget()
-            for consumer in [each for each in host.consumers if self._is_gone(each, gone)]:
-                self._detach(host, consumer)
-            # Those that a broker had which died with the last leader need not be waited for.
-            for session in host.queue.absent_sessions:
-                absent = leader.consumer_of(session)
-                if absent is not None and self._is_gone(absent, gone):
-                    self._detach(host, absent)
+            self._detach_gone(host, gone)
+            is_awaited = host.consumers or host.queue.absent_sessions
+            if host in changed or is_awaited or not is_configured:
+                self._begun[host] = None
+
+    def _follow_metadata(self) -> None:
+        """Look after all queues once, if the metadata have changed: options may be others."""
+        state = self._metadata.state
+        if self._known is not None and self._known[0] is state and self._known[1] == state.version:
+            return
+        self._known = state, state.version
+        self._forget_deleted()
+        self._begun.update(dict.fromkeys(self._hosts.values()))
+
+    def _detach_gone(self, host: QueueHost, gone: dict[tuple[int, int], bool]) -> None:
+        for consumer in [each for each in host.consumers if self._is_gone(each, gone)]:
+            self._detach(host, consumer)
+        # Those that a broker had which died with the last leader need not be waited for.
+        for session in host.queue.absent_sessions:
+            absent = leader.consumer_of(session)
+            if absent is not None and self._is_gone(absent, gone):
+                self._detach(host, absent)
 
     def _forget_deleted(self) -> None:
         """Let queues go that were in this broker's memory and were deleted."""
@@ -232,8 +259,15 @@ class QueueHosts:
         for key, host in list(self._hosts.items()):
             if isinstance(host, TransientHost) and key[0] not in queues:
                 del self._hosts[key]
-                host.on_following()
-                self._changed.pop(host, None)
+                self._forget(host)
+
+    def _forget(self, host: QueueHost) -> None:
+        host.on_following()
+        self._changed.pop(host, None)
+        self._begun.pop(host, None)
+
+    def _note_begun(self, host: QueueHost) -> None:
+        self._begun[host] = None
 
     def _note_changed(self, host: QueueHost) -> None:
         self._changed[host] = None

@@ -195,6 +195,7 @@ def _attach(host: QueueHost, asked: q.AttachConsumer, on_done: OnDone) -> None:
     host.partition()
     # At once: who is gone before the answer has to be known, too.
     host.consumers[consumer] = None
+    host.note_begun()
     host.ask_engine(request, on_answer)
 
 

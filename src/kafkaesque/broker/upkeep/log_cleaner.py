@@ -142,7 +142,8 @@ class LogCleaner:
         due: list[tuple[float, Partition, CompactionPlan]] = []
         self._awaiting = {}
         for partition in self._partitions:
-            if not _may_be_due(partition):
+            # Most logs of idle queues are one segment: nothing else is asked of them.
+            if not _may_be_due(partition) or not partition.log.has_closed:
                 continue
             if may_ask and self._needs_checkpoint(partition):
                 self._awaiting[partition.log] = partition.log.closed_end
