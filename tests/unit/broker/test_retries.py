@@ -1,5 +1,7 @@
 """What is tried again: after which outcomes, for how long, and what is told in the end."""
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -96,3 +98,24 @@ def test_who_asks_says_what_passes() -> None:
     leaderless = LeaderNotAvailable("none")
     asked = _run(NotController("elsewhere"), leaderless, "done", start=start)
     assert asked.told == [leaderless]
+
+
+def test_what_was_tried_is_not_left_to_the_garbage_collector() -> None:
+    class Held:
+        """What a request holds."""
+
+    held = Held()
+    gone = weakref.ref(held)
+    told: list[Outcome] = []
+
+    def attempt(_: int, on_outcome: OnOutcome[str], held: Held = held) -> None:
+        on_outcome("done")
+
+    gc.disable()
+    try:
+        retry(World(1).add_machine("m").boot().clock, TIMEOUT_MS, attempt, told.append, _late)
+        del attempt, held
+        assert told == ["done"]
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -12,30 +12,43 @@ def read_ranges(
     disk: Disk, ranges: Sequence[Located], on_read: Callable[[bytes | Exception], None]
 ) -> None:
     """Call with all bytes, or with why they cannot be read: within this call if all is cached."""
-    pieces: list[Buffer] = []
-    left = list(ranges)
+    _Reading(disk, ranges, on_read).go_on()
 
-    def step() -> None:
+
+class _Reading:
+    """One request; functions that name one another would leave it to the garbage collector."""
+
+    __slots__ = ("_disk", "_left", "_on_read", "_pieces")
+
+    def __init__(
+        self, disk: Disk, ranges: Sequence[Located], on_read: Callable[[bytes | Exception], None]
+    ) -> None:
+        self._disk = disk
+        self._left = list(ranges)
+        self._on_read = on_read
+        self._pieces: list[Buffer] = []
+
+    def go_on(self) -> None:
+        """Take what is cached, up to what has to be read."""
+        left = self._left
         while left:
             piece = left[0]
             if isinstance(piece, OpenedBatches):
-                pieces.append(piece)
+                self._pieces.append(piece)
                 left.pop(0)
                 continue
             cached = piece.file.read_cached(piece.position, piece.length)
             if cached is None:
-                disk.read(piece.file, piece.position, piece.length, on_piece)
+                self._disk.read(piece.file, piece.position, piece.length, self._on_piece)
                 return
-            pieces.append(cached)
+            self._pieces.append(cached)
             left.pop(0)
-        on_read(b"".join(pieces))
+        self._on_read(b"".join(self._pieces))
 
-    def on_piece(data: bytes | Exception) -> None:
+    def _on_piece(self, data: bytes | Exception) -> None:
         if isinstance(data, Exception):
-            on_read(data)
+            self._on_read(data)
             return
-        pieces.append(data)
-        left.pop(0)
-        step()
-
-    step()
+        self._pieces.append(data)
+        self._left.pop(0)
+        self.go_on()
