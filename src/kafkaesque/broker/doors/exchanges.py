@@ -228,11 +228,11 @@ class Exchanges:
         if ticket is None:
             return
         for name in route.queues:
-            self._lanes.to_queue(queues[name].topic_id, message, ticket)
+            self._lanes.to_queue(queues[name].topic_id, [message], ticket)
         if route.delayed_queues:
             later = message._replace(not_before_ms=self._clock.wall_ms() + route.delay_ms)
             for name in route.delayed_queues:
-                self._lanes.to_queue(queues[name].topic_id, later, ticket)
+                self._lanes.to_queue(queues[name].topic_id, [later], ticket)
         if topics:
             sent = _in_topics(publication)
             for number, topic in topics:
@@ -273,9 +273,9 @@ class Exchanges:
                 self._lanes.to_topic(name, changed, ticket, chosen_by)
             elif place.is_delayed:
                 later = changed._replace(not_before_ms=later_ms)
-                self._lanes.to_queue(queues[name].topic_id, later, ticket)
+                self._lanes.to_queue(queues[name].topic_id, [later], ticket)
             else:
-                self._lanes.to_queue(queues[name].topic_id, changed, ticket)
+                self._lanes.to_queue(queues[name].topic_id, [changed], ticket)
 
     def _give_to_live(self, publication: Publication) -> bool:
         """Give a message to live subscribers; say whether there may be any."""

@@ -1,9 +1,14 @@
 """Brings messages to queues and topics, in order, and counts when all have committed them.
 
-Theory of operation. Each queue, and each partition of a topic, has a lane: messages wait there
-while one request is under way, so that a later one cannot overtake an earlier one that is asked for
-again. What comes in one turn of the loop goes in one request. A lane that is empty is forgotten.
+Theory of operation. Each queue, and each partition of a topic, has a lane. What comes in one turn
+of the loop goes in one request. As soon as that is certain to stand before what comes later, the
+next one follows, though nothing is committed yet: so messages that come while the disk is busy go
+with its next sync, and not with the one after that. Where it is not certain, because another broker
+leads or nobody does, messages wait while one request is under way: a later one must not overtake an
+earlier one that is asked for again. A lane that is empty is forgotten.
 """
+
+from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,43 +35,124 @@ PUT_TIMEOUT_MS: Final = 30_000
 #: Messages of one request, and their bytes; a larger one goes alone.
 BATCH_MAX: Final = 512
 BATCH_BYTES_MAX: Final = 1024 * 1024
+#: Requests of one lane that are under way.
+REQUESTS_MAX: Final = 32
 #: Messages that are on their way through a broker, and their bytes.
 UNDER_WAY_MAX: Final = 100_000
 UNDER_WAY_BYTES_MAX: Final = 64 * 1024 * 1024
 
 #: How many have a message, or why it is not everywhere; called once.
 OnKept = Callable[[int | RequestRefused], None]
+#: Which messages of a run are not everywhere, and why, by their numbers in it; called once.
+OnRunKept = Callable[[dict[int, RequestRefused]], None]
 _Way = TopicId | TopicPartition
 
 
 class Ticket:
     """A message that is on its way to one or more places."""
 
-    __slots__ = ("held", "left", "on_kept", "refusal", "size", "total")
+    __slots__ = ("count", "held", "left", "on_kept", "refused", "size", "total")
 
     def __init__(self, total: int, size: int, held: int, on_kept: OnKept) -> None:
         self.total = total
+        self.count = 1
+        #: Times that a place has to have a message.
         self.left = total
         #: Bytes of the largest one that a place gets.
         self.size = size
         #: Bytes of all that is kept of it until it is there.
         self.held = held
-        self.refusal: RequestRefused | None = None
+        #: The first refusals, by numbers of messages.
+        self.refused: dict[int, RequestRefused] = {}
         self.on_kept = on_kept
 
+    def finish(self) -> None:
+        """All places have said what they make of it."""
+        self.on_kept(self.refused.get(0, self.total))
 
-class _Item(NamedTuple):
-    message: NewMessage
+
+class RunTicket(Ticket):
+    """Messages that are on their way together, to the same places."""
+
+    __slots__ = ("on_run_kept",)
+
+    def __init__(
+        self, total: int, count: int, size: int, held: int, on_run_kept: OnRunKept
+    ) -> None:
+        super().__init__(total, size, held, _nobody)
+        self.count = count
+        self.left = total * count
+        self.on_run_kept = on_run_kept
+
+    def finish(self) -> None:
+        """See `Ticket`."""
+        self.on_run_kept(self.refused)
+
+
+def _nobody(_: int | RequestRefused) -> None:
+    """A run is told otherwise."""
+
+
+class _Part(NamedTuple):
+    """Messages of one ticket that lie together, and the number of the first one."""
+
     ticket: Ticket
+    first: int
+    messages: list[NewMessage]
+
+
+class _Request:
+    """What was sent together."""
+
+    __slots__ = ("lane", "parts")
+
+    def __init__(self, lane: _Lane, parts: list[_Part]) -> None:
+        self.lane = lane
+        self.parts = parts
+
+    def messages(self) -> list[NewMessage]:
+        """Return all of them, in order."""
+        if len(self.parts) == 1:
+            return self.parts[0].messages
+        return [each for part in self.parts for each in part.messages]
 
 
 class _Lane:
-    __slots__ = ("is_busy", "waiting", "way")
+    __slots__ = ("holder", "under_way", "waiting", "way")
 
     def __init__(self, way: _Way) -> None:
         self.way = way
-        self.waiting: Final[deque[_Item]] = deque()
-        self.is_busy = False
+        self.waiting: Final[deque[_Part]] = deque()
+        #: Requests.
+        self.under_way = 0
+        #: The one that nothing may follow before it is done.
+        self.holder: _Request | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another request may follow."""
+        return self.holder is None and self.under_way < REQUESTS_MAX
+
+    def take(self) -> list[_Part]:
+        """Return what the next request is to have."""
+        taken: list[_Part] = []
+        count = size = 0
+        while self.waiting and count < BATCH_MAX:
+            ticket, first, messages = self.waiting[0]
+            fits = min(BATCH_MAX - count, (BATCH_BYTES_MAX - size) // max(1, ticket.size))
+            if not taken:
+                fits = max(1, fits)
+            if fits <= 0:
+                break
+            if fits < len(messages):
+                self.waiting[0] = _Part(ticket, first + fits, messages[fits:])
+                messages = messages[:fits]
+            else:
+                self.waiting.popleft()
+            taken.append(_Part(ticket, first, messages))
+            count += len(messages)
+            size += ticket.size * len(messages)
+        return taken
 
 
 class PublishLanes:
@@ -119,17 +205,34 @@ class PublishLanes:
             return None
         size = size_of(message) if largest is None else largest
         held = size if held is None else held
-        is_full = self._count >= UNDER_WAY_MAX or self._bytes + held > UNDER_WAY_BYTES_MAX
-        if is_full and self._count:
+        if self._count and not self._has_room(1, held):
             on_kept(OverBound("too many messages are on their way through this broker"))
             return None
         self._count += 1
         self._bytes += held
         return Ticket(total, size, held, on_kept)
 
-    def to_queue(self, log_id: TopicId, message: NewMessage, ticket: Ticket) -> None:
-        """Bring a message to a queue, behind those before it."""
-        self._add(log_id, message, ticket)
+    def open_run(
+        self, total: int, messages: Sequence[NewMessage], on_kept: OnRunKept
+    ) -> Ticket | None:
+        """Begin with messages that go to the same places; None: there is no room for all of them.
+
+        Then nothing is begun.
+        """
+        sizes = [size_of(each) for each in messages]
+        count, held = len(messages), sum(sizes)
+        if not self._has_room(count, held):
+            return None
+        self._count += count
+        self._bytes += held
+        return RunTicket(total, count, max(sizes), held, on_kept)
+
+    def _has_room(self, count: int, held: int) -> bool:
+        return self._count + count <= UNDER_WAY_MAX and self._bytes + held <= UNDER_WAY_BYTES_MAX
+
+    def to_queue(self, log_id: TopicId, messages: list[NewMessage], ticket: Ticket) -> None:
+        """Bring a ticket's messages to a queue, behind those before them."""
+        self._add(log_id, messages, ticket)
 
     def to_topic(
         self, name: str, message: NewMessage, ticket: Ticket, chosen_by: bytes | None = None
@@ -140,18 +243,19 @@ class PublishLanes:
         """
         topic = self._cluster.state.topics.get(name)
         if topic is None:
-            self._settle(ticket, UnknownTopicOrPartition(f"topic {name!r} does not exist"))
+            refusal = UnknownTopicOrPartition(f"topic {name!r} does not exist")
+            self._settle(_Part(ticket, 0, [message]), [refusal])
             return
         key = message.key if chosen_by is None else chosen_by
         number = 0 if key is None else partition_for_key(key, len(topic.partitions))
-        self._add(TopicPartition(name, number), message, ticket)
+        self._add(TopicPartition(name, number), [message], ticket)
 
-    def _add(self, way: _Way, message: NewMessage, ticket: Ticket) -> None:
+    def _add(self, way: _Way, messages: list[NewMessage], ticket: Ticket) -> None:
         lane = self._lanes.get(way)
         if lane is None:
             lane = self._lanes[way] = _Lane(way)
-        lane.waiting.append(_Item(message, ticket))
-        if not lane.is_busy and len(lane.waiting) == 1:
+        lane.waiting.append(_Part(ticket, 0, messages))
+        if len(lane.waiting) == 1 and lane.is_open:
             self._go_on_soon(lane)
 
     def _go_on_soon(self, lane: _Lane) -> None:
@@ -169,29 +273,26 @@ class PublishLanes:
         self._encoded = ([], b"")
 
     def _go_on(self, lane: _Lane) -> None:
-        if lane.is_busy:
-            return
-        if not lane.waiting:
-            if self._lanes.get(lane.way) is lane:
-                del self._lanes[lane.way]
-            return
-        sent: list[_Item] = []
-        size = 0
-        while lane.waiting and len(sent) < BATCH_MAX:
-            size += lane.waiting[0].ticket.size
-            if sent and size > BATCH_BYTES_MAX:
-                break
-            sent.append(lane.waiting.popleft())
-        lane.is_busy = True
+        while lane.waiting and lane.is_open:
+            self._send(_Request(lane, lane.take()))
+        if not lane.waiting and not lane.under_way and self._lanes.get(lane.way) is lane:
+            del self._lanes[lane.way]
+
+    def _send(self, request: _Request) -> None:
+        lane = request.lane
+        lane.under_way += 1
+        lane.holder = request
         if isinstance(lane.way, TopicPartition):
-            self._append(lane, lane.way, sent)
-        else:
-            self._queues.put_encoded(
-                lane.way,
-                self._encode([each.message for each in sent]),
-                PUT_TIMEOUT_MS,
-                lambda outcome: self._on_put(lane, sent, outcome),
-            )
+            self._append(request, lane.way)
+            return
+        is_placed = self._queues.put_encoded(
+            lane.way,
+            self._encode(request.messages()),
+            PUT_TIMEOUT_MS,
+            lambda outcome: self._on_put(request, outcome),
+        )
+        if is_placed and lane.holder is request:
+            lane.holder = None
 
     def _encode(self, messages: list[NewMessage]) -> bytes:
         """Encode messages once for all queues that get the same ones in this turn."""
@@ -200,61 +301,72 @@ class PublishLanes:
             self._encoded = (messages, self._queues.encode(messages))
         return self._encoded[1]
 
-    def _append(self, lane: _Lane, where: TopicPartition, sent: list[_Item]) -> None:
+    def _append(self, request: _Request, where: TopicPartition) -> None:
         now_ms = self._clock.wall_ms()
         records = [
-            Record(number, now_ms, each.message.key, each.message.value, each.message.headers)
-            for number, each in enumerate(sent)
+            Record(number, now_ms, each.key, each.value, each.headers)
+            for number, each in enumerate(request.messages())
         ]
         self._publishing.publish(
             where,
             bytes(encode_batch(records)),
             acks=-1,
             timeout_ms=PUT_TIMEOUT_MS,
-            on_done=lambda outcome: self._on_appended(lane, sent, outcome),
+            on_done=lambda outcome: self._on_appended(request, outcome),
             is_wanted=lambda: True,
         )
 
-    def _on_put(
-        self, lane: _Lane, sent: Sequence[_Item], outcome: PutResult | RequestRefused
-    ) -> None:
-        if isinstance(outcome, UnknownQueue) and self._is_lost(lane.way):
+    def _on_put(self, request: _Request, outcome: PutResult | RequestRefused) -> None:
+        if isinstance(outcome, UnknownQueue) and self._is_lost(request.lane.way):
             # It was in the memory of a broker that is gone: with its consumers, and what it had.
-            self._on_done(lane, sent, [None] * len(sent))
-            return
-        if isinstance(outcome, RequestRefused):
-            self._on_done(lane, sent, [outcome] * len(sent))
-            return
-        full = OverBound("a queue that the message goes to is full")
-        self._on_done(lane, sent, [full if each < 0 else None for each in outcome.offsets])
+            self._on_done(request, None)
+        elif isinstance(outcome, RequestRefused):
+            self._on_done(request, outcome)
+        elif min(outcome.offsets) >= 0:
+            self._on_done(request, None)
+        else:
+            full = OverBound("a queue that the message goes to is full")
+            refusals = [full if each < 0 else None for each in outcome.offsets]
+            at = 0
+            for part in request.parts:
+                end = at + len(part.messages)
+                self._settle(part, refusals[at:end])
+                at = end
+            self._on_answer(request)
 
     def _is_lost(self, way: _Way) -> bool:
         return not isinstance(way, TopicPartition) and self._queues.is_lost(way)
 
-    def _on_appended(
-        self, lane: _Lane, sent: Sequence[_Item], outcome: ProduceResult | RequestRefused
-    ) -> None:
-        refusal = outcome if isinstance(outcome, RequestRefused) else None
-        self._on_done(lane, sent, [refusal] * len(sent))
+    def _on_appended(self, request: _Request, outcome: ProduceResult | RequestRefused) -> None:
+        self._on_done(request, outcome if isinstance(outcome, RequestRefused) else None)
 
-    def _on_done(
-        self, lane: _Lane, sent: Sequence[_Item], refusals: Sequence[RequestRefused | None]
-    ) -> None:
-        lane.is_busy = False
-        for each, refusal in zip(sent, refusals, strict=True):
-            self._settle(each.ticket, refusal)
+    def _on_done(self, request: _Request, refusal: RequestRefused | None) -> None:
+        """All of a request's messages are there, or none is."""
+        for part in request.parts:
+            self._settle(part, None if refusal is None else [refusal] * len(part.messages))
+        self._on_answer(request)
+
+    def _on_answer(self, request: _Request) -> None:
+        lane = request.lane
+        lane.under_way -= 1
+        if lane.holder is request:
+            lane.holder = None
         # Not at once: a queue that is gone refuses batch after batch without a turn in between.
         self._go_on_soon(lane)
 
-    def _settle(self, ticket: Ticket, refusal: RequestRefused | None) -> None:
-        """One of a message's places has it, or does not take it."""
-        ticket.left -= 1
-        ticket.refusal = ticket.refusal or refusal
+    def _settle(self, part: _Part, refusals: Sequence[RequestRefused | None] | None) -> None:
+        """One of the places of messages has them, or does not take all; None: it has them."""
+        ticket, first, messages = part
+        if refusals is not None:
+            for number, refusal in enumerate(refusals, first):
+                if refusal is not None:
+                    ticket.refused.setdefault(number, refusal)
+        ticket.left -= len(messages)
         if ticket.left:
             return
-        self._count -= 1
+        self._count -= ticket.count
         self._bytes -= ticket.held
-        ticket.on_kept(ticket.total if ticket.refusal is None else ticket.refusal)
+        ticket.finish()
 
 
 def size_of(message: NewMessage) -> int:

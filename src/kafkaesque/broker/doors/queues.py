@@ -202,15 +202,23 @@ class Queues:
         on_done: Callable[[PutResult | RequestRefused], None],
         *,
         is_strict: bool = False,
-    ) -> None:
-        """Put messages into a queue as `put` does, encoded in this turn by `encode`."""
+    ) -> bool:
+        """Put messages into a queue as `put` does, encoded in this turn by `encode`.
+
+        True says that they have their place, though they may not be committed yet: what is put
+        after them comes behind them.
+        """
         request = PutMessages(
             log_id=log_id,
             records=records,
             timeout_ms=timeout_ms,
             is_strict=True if is_strict else UNSET,
         )
-        self.ask_whole(request, PutResult, timeout_ms, on_done)
+        queue = self._metadata.state.queues_by_log.get(log_id)
+        if queue is None or len(queue.partitions) == 1:
+            return self._calls.put(request, on_done)
+        self._parted.ask(queue, request, PutResult, timeout_ms, on_done)
+        return False
 
     def ask(
         self,

@@ -8,12 +8,14 @@ from typing import Final, TypeVar
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.peers.link import PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.queues.hosts import QueueHosts
+from kafkaesque.broker.queues.putting import OnPut
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     MoveMessages,
     PutMessages,
+    PutResult,
     TakeMessages,
 )
 from kafkaesque.broker.requests.retries import LEADERLESS, OnOutcome, retry
@@ -81,6 +83,31 @@ class QueueCalls:
             return RequestTimedOut(f"the queue's leader has not answered: {last}")
 
         retry(self._clock, timeout_ms, attempt, on_done, too_late, passing=LEADERLESS)
+
+    def put(self, request: PutMessages, on_done: OnPut) -> bool:
+        """Put messages as `ask` does, which asks again while there is no leader.
+
+        True says that the order is certain, though nothing may be committed yet: what is put
+        after this comes behind it.
+        """
+
+        def on_outcome(outcome: PutResult | RequestRefused) -> None:
+            if isinstance(outcome, LEADERLESS):
+                # Nothing was done.
+                self.ask(request, PutResult, request.timeout_ms, on_done)
+            else:
+                on_done(outcome)
+
+        try:
+            if self._leader(TopicId(request.log_id), request.partition) == self._node:
+                return self._hosts.put_here(request, on_outcome)
+        except LEADERLESS:
+            pass
+        except RequestRefused as refusal:
+            on_done(refusal)
+            return True
+        self.ask(request, PutResult, request.timeout_ms, on_done)
+        return False
 
     def _leader(self, log_id: TopicId, partition: int) -> NodeId:
         queue = self._metadata.state.queues_by_log.get(log_id)

@@ -23,10 +23,12 @@ from kafkaesque.broker.queues.counting import count
 from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.queues.memory_log import Memory
+from kafkaesque.broker.queues.putting import OnPut, Putting
 from kafkaesque.broker.queues.transient_host import TransientHost
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     ConsumerName,
+    PutMessages,
     QueueCounts,
 )
 from kafkaesque.broker.requests.retries import OnOutcome
@@ -174,6 +176,17 @@ class QueueHosts:
             on_done(NotLeader("the queue's log is not on this broker"))
         else:
             leader.serve(host, self._parts, request, on_done)
+
+    def put_here(self, request: PutMessages, on_done: OnPut) -> bool:
+        """Append messages; tell whether they have their place: what is put next comes behind them.
+
+        Raises:
+            RequestRefused: nothing was appended.
+        """
+        host = self.find(TopicId(request.log_id), request.partition)
+        if host is None:
+            raise NotLeader("the queue's log is not on this broker")
+        return Putting(host, self._parts.checks, request, on_done).begin()
 
     def serve_here(
         self, request: AnyQueueRequest, result_type: type[ResultT], on_done: OnOutcome[ResultT]

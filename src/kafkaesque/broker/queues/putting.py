@@ -70,8 +70,8 @@ class Putting:
         #: Messages at the batch's end that are refused, and appended to become dead letters.
         self._overflowing = 0
 
-    def begin(self) -> None:
-        """Append what may be.
+    def begin(self) -> bool:
+        """Append what may be; tell whether that is done: what is put next comes behind it.
 
         Raises:
             RequestRefused: nothing was appended.
@@ -83,8 +83,8 @@ class Putting:
         if self._is_strict and unheeded(self._records, self._host.policy):
             # Its options may have been changed a moment ago, and this broker may not know yet.
             self._host.when_options_are_known(OPTIONS_MS_MAX, self._append_if_heeded)
-        else:
-            self._append(None)
+            return False
+        return self._append(None)
 
     def _append_if_heeded(self, is_known: bool) -> None:
         why = unheeded(self._records, self._host.policy)
@@ -97,7 +97,7 @@ class Putting:
         except RequestRefused as refusal:
             self._on_done(refusal)
 
-    def _append(self, checked: LongCheck | None) -> None:
+    def _append(self, checked: LongCheck | None) -> bool:
         partition = self._host.partition()
         if not self._host.admits_all:
             before = self._records
@@ -106,7 +106,7 @@ class Putting:
                 checked = None
             if not self._records:
                 self._confirm_without_append()
-                return
+                return False
         header = read_batch_header(self._records)
         check = partition.produce(
             self._records,
@@ -117,11 +117,13 @@ class Putting:
         )
         if check is not None:
             self._checks.run(check, lambda: self._append_checked(check))
-        elif self._overflowing:
+            return False
+        if self._overflowing:
             # At once: nobody may have them.
             self._host.ask(
                 r.Overflowed(token=self._host.new_token(), count=self._overflowing), lambda _: None
             )
+        return True
 
     def _append_checked(self, check: LongCheck) -> None:
         try:
