@@ -30,7 +30,7 @@ def fuzz_one(name: str, seconds: int, folder: str) -> None:
     """Fuzz one target in this process, which ends with it."""
     import atheris
 
-    with atheris.instrument_imports(include=["kafkaesque"]):
+    with atheris.instrument_imports(include=["kafkaesque", "wsproto"]):
         from tests.property.fuzz_targets import TARGETS
     target = TARGETS[name]
     corpus = Path(folder) / "corpus"

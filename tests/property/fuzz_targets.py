@@ -81,6 +81,7 @@ from kafkaesque.routing.selectors.selector import Selector
 from kafkaesque.routing.transformations.errors import BadRule, TransformationFailed
 from kafkaesque.routing.transformations.rules import read_rule
 from kafkaesque.routing.transformations.transformation import Transformation
+from tests.property import web_socket_target
 from tests.property.decoding_book import SCHEMAS
 from tests.unit.protocols_amqp import peer as amqp_peer
 from tests.unit.protocols_mqtt import clauses as mqtt_clauses
@@ -529,6 +530,7 @@ TARGETS: Final[dict[str, Target]] = {
     "nats": Target(run=_nats, seeds=_nats_seeds),
     "jetstream": Target(run=_jetstream, seeds=lambda: (b'{"name":"S","subjects":["a.>"]}',)),
     "text": Target(run=_text, seeds=lambda: _TEXT_SEEDS),
+    "web-sockets": Target(run=web_socket_target.run, seeds=web_socket_target.seeds),
     "http": Target(run=_http, seeds=lambda: _HTTP_SEEDS),
     "sqs": Target(run=_sqs, seeds=_sqs_seeds),
     "sqs-attributes": Target(run=_sqs_attributes, seeds=lambda: _SQS_ATTRIBUTES_SEEDS),
