@@ -13,7 +13,7 @@ TESTS = "tests/unit"
 HEAD = """\
 <!-- Written by codegen/clauses_page.py from tests/unit/*/clauses.txt: never edit. -->
 
-# What MQTT, STOMP and NATS demand, and which test shows it
+# What MQTT, STOMP, NATS and JetStream demand, and which test shows it
 
 Each row is a clause, and a test that sends bytes and compares the bytes that come back. The tests'
 tables say which bytes: `codec` rows send to the protocol's own part, and are sent again cut at
@@ -57,11 +57,12 @@ class Row(NamedTuple):
 MQTT = (Table("protocols_mqtt", "codec"), Table("gateway_mqtt", "broker"))
 STOMP = (Table("protocols_stomp", "codec"), Table("gateway_stomp", "broker"))
 NATS = (Table("protocols_nats", "codec and broker"),)
+JETSTREAM = (Table("gateway_nats", "broker"),)
 
 
 def page_source() -> str:
     """Return the page."""
-    return "".join((HEAD, *_mqtt(), *_stomp(), *_nats()))
+    return "".join((HEAD, *_mqtt(), *_stomp(), *_nats(), *_jetstream()))
 
 
 def _mqtt() -> Iterator[str]:
@@ -128,6 +129,30 @@ def _nats() -> Iterator[str]:
     for number, (what, _, answer, end) in table.lines():
         shown = " ".join(each for each in (_code(answer), end) if each) or "nothing"
         yield f"| {_escaped(what)} | {shown} | {number} |\n"
+
+
+def _jetstream() -> Iterator[str]:
+    yield from _head("JetStream", JETSTREAM)
+    yield (
+        "\nEvery row goes to nats-server, too (`tests/clients/test_nats_server_clauses.py`); one"
+        " with words in the fourth column has to be answered otherwise there. The"
+        " head of the table's file says how to read an answer.\n\n"
+    )
+    (table,) = JETSTREAM
+    headings = {
+        number: line.removeprefix("# ").lower()
+        for number, line in enumerate((ROOT / table.path).read_text("utf-8").splitlines(), start=1)
+        if line.startswith("# ")
+    }
+    yield "| of | what | answer | nats-server | test |\n|---|---|---|---|---|\n"
+    for number, (what, steps, *differs) in table.lines():
+        heading = headings[max(each for each in headings if each < number)]
+        # Behind the last thing that was sent.
+        found = re.split(r"(?:^|; )(?:>>?|made|sub|unsub|ms) [^;]*", steps)
+        answers = [each.strip("; ") for each in found if each.strip("; ")]
+        shown = _code(answers[-1].removeprefix("< ")) if answers else "nothing"
+        said = _escaped(" ".join(differs))
+        yield f"| {heading} | {_escaped(what)} | {shown} | {said} | {number} |\n"
 
 
 def _code(text: str) -> str:

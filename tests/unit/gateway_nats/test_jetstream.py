@@ -253,7 +253,7 @@ def test_requests_that_make_no_sense(three: Ground) -> None:
     stream = new_stream(api)
     for operation, body, number in (
         ("STREAM.CREATE.X", {"name": "Y"}, 10056),
-        ("STREAM.CREATE.X", {"retention": "none"}, 10052),
+        ("STREAM.CREATE.X", {"retention": "none"}, 10025),
         ("STREAM.CREATE.X", {"subjects": ["a..b"]}, 10052),
         ("STREAM.CREATE.X", {"republish": {"src": "a", "dest": "b"}}, 10052),
         ("STREAM.CREATE.X", {"max_age": "one"}, 10025),

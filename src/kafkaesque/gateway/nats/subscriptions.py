@@ -136,7 +136,7 @@ class Subscriptions:
             raise
         self._by_sid[sid] = own
         self._by_number[own.live.number] = own
-        self._pushing.on_subscribed(subject)
+        self._pushing.on_subscribed(subject, group)
 
     def limit(self, sid: str, messages_max: int) -> None:
         """End a subscription when it has had so many messages, or now."""
@@ -154,7 +154,7 @@ class Subscriptions:
             return
         del self._by_number[own.live.number]
         own.live.end()
-        self._pushing.on_unsubscribed(own.subject)
+        self._pushing.on_unsubscribed(own.subject, own.group)
         # Nobody confirms what is over.
         self._unconfirmed.discard(own.ordinal)
         self._answer_pings()

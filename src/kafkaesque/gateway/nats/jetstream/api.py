@@ -11,7 +11,13 @@ from kafkaesque.gateway.nats.jetstream.copying import Copying
 from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.message_api import MessageApi
-from kafkaesque.gateway.nats.jetstream.office import Office, Outgoing, Request, Requester
+from kafkaesque.gateway.nats.jetstream.office import (
+    NobodyListens,
+    Office,
+    Outgoing,
+    Request,
+    Requester,
+)
 from kafkaesque.gateway.nats.jetstream.pause_api import PauseApi
 from kafkaesque.gateway.nats.jetstream.pushing import Pushing
 from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
@@ -97,18 +103,21 @@ class JetStream:
             found = self._handlers.get(".".join(tokens[:count]))
             if found is not None:
                 request = Request(self._office, requester, tokens[count:], reply, payload)
-                self._handle(request, *found)
-                return True
+                return self._handle(request, *found)
         return False
 
-    def _handle(self, request: Request, kind: str, handler: Handler) -> None:
+    def _handle(self, request: Request, kind: str, handler: Handler) -> bool:
+        """Do what is asked; False: nobody is there to do it."""
         try:
             handler(request)
+        except NobodyListens:
+            return False
         except ApiError as error:
             request.fail(kind, error)
         except ValueError:
             # There are other tokens than the operation has.
             request.fail(kind, ApiError(ApiCode.BAD_REQUEST))
+        return True
 
     def _account_info(self, request: Request) -> None:
         streams = self._office.streams.all()
@@ -148,8 +157,5 @@ class JetStream:
         stream = self._office.streams.look(token.stream)
         if is_next and stream is not None:
             request = Request(self._office, requester, [], reply, payload)
-            try:
-                self._consumer_api.pull(request, stream, consumer, payload[4:])
-            except ApiError as error:
-                request.fail("consumer_getnext", error)
+            self._consumer_api.pull(request, stream, consumer, payload[4:])
         return True

@@ -7,6 +7,7 @@ They are kept as the clients' own JSON, as an option of the topic (`nats.stream`
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,10 +19,11 @@ from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS
 
 NS_PER_MS: Final = 1_000_000
-BACKOFF_STEPS_MAX: Final = 100
 DUPLICATE_WINDOW_NS: Final = 120 * 1000 * NS_PER_MS
 ACK_WAIT_NS: Final = 30 * 1000 * NS_PER_MS
 ACK_PENDING_MAX: Final = 1_000
+#: Pulls that wait at one consumer, of each broker.
+WAITING_MAX: Final = 512
 #: A consumer that nobody has named is deleted when nobody has asked for so long.
 INACTIVE_NS: Final = 5 * 1000 * NS_PER_MS
 SUBJECTS_MAX: Final = 1_000
@@ -138,6 +140,11 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
             return ACK_PENDING_MAX
         return max(self.max_ack_pending, 0)
 
+    @property
+    def waiting_max(self) -> int:
+        """Pulls that may wait at one broker."""
+        return self.max_waiting if self.max_waiting and self.max_waiting > 0 else WAITING_MAX
+
 
 class CreateConsumer(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a request to create or change a consumer."""
@@ -207,15 +214,22 @@ def check_stream(config: StreamConfig) -> None:
     for name in ("republish", "subject_transform"):
         if getattr(config, name):
             raise ApiError(ApiCode.STREAM_CONFIG, f"{name} is not supported by this server")
-    _check_one_of("retention", config.retention, ("limits", "interest", "workqueue"))
-    _check_one_of("discard", config.discard, ("old", "new"))
-    _check_one_of("storage", config.storage, ("file", "memory"))
-    _check_one_of("compression", config.compression, ("none", "s2"))
+    check_one_of("retention", config.retention, ("limits", "interest", "workqueue"))
+    check_one_of("discard", config.discard, ("old", "new"))
+    check_one_of("storage", config.storage, ("file", "memory"))
+    check_one_of("compression", config.compression, ("none", "s2"))
+    if config.max_age < 0 or config.duplicate_window < 0:
+        raise ApiError(ApiCode.STREAM_CONFIG, "max_age and duplicate_window are not below 0")
+    window = config.duplicate_window
+    if window != DUPLICATE_WINDOW_NS and 0 < config.max_age < window:
+        raise ApiError(ApiCode.STREAM_CONFIG, "duplicate_window is longer than max_age")
     if len(config.filters) > SUBJECTS_MAX:
         raise ApiError(ApiCode.STREAM_CONFIG, f"a stream has at most {SUBJECTS_MAX} subjects")
     for subject in config.filters:
         if not is_filter(subject):
             raise ApiError(ApiCode.STREAM_CONFIG, f"{subject!r} is not a subject")
+    if overlapping(config.filters):
+        raise ApiError(ApiCode.STREAM_CONFIG, "subjects of the stream overlap with each other")
 
 
 def completed(config: StreamConfig) -> StreamConfig:
@@ -235,35 +249,6 @@ def completed(config: StreamConfig) -> StreamConfig:
     )
 
 
-def check_consumer(config: ConsumerConfig) -> None:
-    """Check a consumer's configuration.
-
-    Raises:
-        ApiError: it is not supported, or says nothing that could be done.
-    """
-    _check_one_of("ack_policy", config.ack_policy, ("none", "all", "explicit"))
-    _check_one_of("replay_policy", config.replay_policy, ("instant",))
-    _check_one_of(
-        "deliver_policy",
-        config.deliver_policy,
-        ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
-    )
-    if config.filter_subject and config.filter_subjects:
-        what = "consumer cannot have both FilterSubject and FilterSubjects specified"
-        raise ApiError(ApiCode.CONSUMER_CONFIG, what)
-    for subject in config.filters:
-        if not is_filter(subject):
-            raise ApiError(ApiCode.CONSUMER_CONFIG, f"{subject!r} is not a subject")
-    if (config.opt_start_seq or 0) < 0:
-        raise ApiError(ApiCode.CONSUMER_CONFIG, "opt_start_seq is below 0")
-    steps = config.backoff or []
-    if len(steps) > BACKOFF_STEPS_MAX or any(each <= 0 for each in steps):
-        what = f"backoff has at most {BACKOFF_STEPS_MAX} steps, each of them more than 0"
-        raise ApiError(ApiCode.CONSUMER_CONFIG, what)
-    if steps and 0 < (config.max_deliver or 0) <= len(steps):
-        raise ApiError(ApiCode.MAX_DELIVER_BACKOFF)
-
-
 def is_filter(subject: str) -> bool:
     """Tell whether something can be wanted by this subject, within the bounds of names."""
     try:
@@ -273,7 +258,37 @@ def is_filter(subject: str) -> bool:
     return is_subject(subject)
 
 
-def _check_one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+def overlap(first: str, second: str) -> bool:
+    """Tell whether some subject fits both filters."""
+    ours, theirs = first.split("."), second.split(".")
+    for mine, other in zip(ours, theirs, strict=False):
+        if ">" in (mine, other):
+            return True
+        if mine != other and "*" not in (mine, other):
+            return False
+    # Of different lengths only a `>` in what both have could have matched both.
+    return len(ours) == len(theirs)
+
+
+def overlapping(filters: Sequence[str]) -> bool:
+    """Tell whether some subject fits two of these filters."""
+    names = {each for each in filters if "*" not in each and ">" not in each}
+    wild = [each for each in filters if each not in names]
+    if len(names) + len(wild) < len(filters):
+        return True
+    return any(
+        overlap(each, other)
+        for number, each in enumerate(wild)
+        for other in (*names, *wild[number + 1 :])
+    )
+
+
+def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Check a word that stands for one of a few things.
+
+    Raises:
+        ApiError: it stands for none.
+    """
     if value not in choices:
-        code = ApiCode.CONSUMER_CONFIG if name.endswith("policy") else ApiCode.STREAM_CONFIG
-        raise ApiError(code, f"{name} {value!r} is not one of {', '.join(choices)}")
+        what = f"invalid JSON: {name} {value!r} is not one of {', '.join(choices)}"
+        raise ApiError(ApiCode.INVALID_JSON, what)

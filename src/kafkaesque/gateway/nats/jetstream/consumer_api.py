@@ -19,11 +19,12 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     INACTIVE_NS,
     ConsumerConfig,
     CreateConsumer,
-    check_consumer,
     is_name,
+    overlap,
     read_config,
     write_config,
 )
+from kafkaesque.gateway.nats.jetstream.consumer_checks import check_consumer
 from kafkaesque.gateway.nats.jetstream.consumers import (
     Consumer,
     changed_options,
@@ -32,21 +33,29 @@ from kafkaesque.gateway.nats.jetstream.consumers import (
 )
 from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request, refused
+from kafkaesque.gateway.nats.jetstream.office import (
+    Entitled,
+    NobodyListens,
+    Office,
+    Request,
+    refused,
+)
 from kafkaesque.gateway.nats.jetstream.pauses import (
     own_metadata,
     read_pause,
     shown_consumer,
     shown_pause,
 )
-from kafkaesque.gateway.nats.jetstream.pulling import Pull, PullRequest
+from kafkaesque.gateway.nats.jetstream.pulling import Pull, PullRequest, refusal_of
 from kafkaesque.gateway.nats.jetstream.pushing import Pushing
 from kafkaesque.gateway.nats.jetstream.reader_api import ReaderApi
 from kafkaesque.gateway.nats.jetstream.starting import start_of
+from kafkaesque.gateway.nats.jetstream.statuses import status
 from kafkaesque.gateway.nats.jetstream.stream_api import INFOS_MAX, NAMES_MAX, PageRequest
-from kafkaesque.gateway.nats.jetstream.streams import Stream, overlap
+from kafkaesque.gateway.nats.jetstream.streams import Stream
 from kafkaesque.gateway.nats.jetstream.times import rfc3339
 from kafkaesque.model.errors import QueueExists, RequestRefused
+from kafkaesque.model.ids import TopicId
 
 _QUEUE: Final = ResourceType.QUEUE
 _NAME_BYTES: Final = 8
@@ -55,7 +64,7 @@ _NAME_BYTES: Final = 8
 class ConsumerApi:
     """See the module."""
 
-    __slots__ = ("_delivering", "_office", "_pushing", "_reader_api")
+    __slots__ = ("_delivering", "_office", "_pushing", "_reader_api", "_waiting")
 
     def __init__(
         self, office: Office, delivering: Delivering, pushing: Pushing, reader_api: ReaderApi
@@ -64,16 +73,24 @@ class ConsumerApi:
         self._delivering: Final = delivering
         self._pushing: Final = pushing
         self._reader_api: Final = reader_api
+        #: Pulls that have not ended, by the consumer's queue.
+        self._waiting: Final[dict[TopicId, set[Pull]]] = {}
 
     # -- create and delete
 
+    def create_durable(self, request: Request) -> None:
+        """CONSUMER.DURABLE.CREATE."""
+        if not read_config(request.payload, CreateConsumer).config.durable_name:
+            raise ApiError(ApiCode.DURABLE_MISSING)
+        self.create(request)
+
     def create(self, request: Request) -> None:
-        """CONSUMER.CREATE, CONSUMER.DURABLE.CREATE."""
+        """CONSUMER.CREATE."""
         stream_name, name, wanted = self._wanted(request)
         request.check(Operation.READ, ResourceType.TOPIC, stream_name)
         stream = self._office.streams.find(stream_name)
         config = _completed(wanted.config, name, self._office)
-        check_consumer(config)
+        check_consumer(config, stream.config)
         # Which subjects come from origins, nobody knows.
         for each in () if stream.config.has_origins else config.filters:
             if not any(overlap(each, mine) for mine in stream.config.filters):
@@ -83,11 +100,17 @@ class ConsumerApi:
         target = config.deliver_subject
         if target and not may_publish(request.requester.rights, target):
             raise ApiError(ApiCode.NOT_ALLOWED, f"write of subject {target} is not allowed")
+        found = self._office.consumers.look(stream.name, config.name or "")
+        readers = self._reader_api.readers
+        if found is None and readers.look(stream.name, config.name or "") is None:
+            count = sum(1 for _ in self._office.consumers.all(stream.name))
+            count += sum(1 for _ in readers.all(stream.name))
+            if 0 < stream.config.max_consumers <= count:
+                raise ApiError(ApiCode.CONSUMERS_MAX)
         if config.ack_policy == "none" and not config.durable_name:
             self._reader_api.create(request, stream, config)
             return
         request.check(Operation.CREATE, _QUEUE, resource)
-        found = self._office.consumers.look(stream.name, config.name or "")
         if found is not None:
             # What has begun is paused by a request of its own.
             until = found.config.pause_until
@@ -110,10 +133,13 @@ class ConsumerApi:
             raise ApiError(ApiCode.STREAM_MISMATCH)
         config = wanted.config
         name = (more[0] if more else "") or config.name or config.durable_name or ""
-        for each in (config.name, config.durable_name):
-            if each and each != name:
-                what = "consumer name in subject does not match name in request"
-                raise ApiError(ApiCode.CONSUMER_CONFIG, what)
+        if config.durable_name and config.durable_name != name:
+            raise ApiError(ApiCode.DURABLE_MISMATCH)
+        if config.name and config.name != name:
+            what = "consumer name in subject does not match name in request"
+            raise ApiError(ApiCode.CONSUMER_CONFIG, what)
+        if len(more) > 1 and ".".join(more[1:]) != config.filter_subject:
+            raise ApiError(ApiCode.FILTER_MISMATCH)
         if name and not is_name(name):
             what = "consumer names have letters, digits, - and _, at most 100 of them"
             raise ApiError(ApiCode.CONSUMER_CONFIG, what)
@@ -273,11 +299,13 @@ class ConsumerApi:
         view = stream.log.view
         acked = sum(counts.removed.values())
         waiting = counts.ready + counts.delayed
+        # What the queue has not read yet comes as well.
+        waiting += max(0, view.last_sequence - counts.end)
         pending = waiting
         if consumer.filters or view.last_sequence - view.message_count:
             # Messages that others want, or that are removed, are in the queue and never delivered.
             pending = min(waiting, view.pending(consumer.config.filters, counts.floor + 1))
-        delivered = counts.end - waiting
+        delivered = counts.end - counts.ready - counts.delayed
         leader = self._office.doors.cluster.leaders.leader(consumer.queue.partitions[0].group)
         return {
             "stream_name": stream.name,
@@ -369,16 +397,33 @@ class ConsumerApi:
             self._reader_api.pull(request, reader, _pull_of(request.payload))
             return
         request.check(Operation.READ, _QUEUE, queue_resource(queue_name(stream_name, name)))
-        stream = self._office.streams.find(stream_name)
-        consumer = self._office.consumers.find(stream_name, name)
+        stream = self._office.streams.look(stream_name)
+        consumer = self._office.consumers.look(stream_name, name)
+        if stream is None or consumer is None:
+            raise NobodyListens
         self.pull(request, stream, consumer, request.payload)
 
     def pull(self, request: Request, stream: Stream, consumer: Consumer, raw: bytes) -> None:
-        """Send a client messages of a consumer.
+        """Send a client messages of a consumer, or a status that says why not."""
+        try:
+            wanted = _pull_of(raw)
+        except ApiError as error:
+            self._say(request, 400, f"Bad Request - {error}")
+            return
+        refusal = refusal_of(consumer.config, wanted)
+        if refusal is not None:
+            self._say(request, *refusal)
+            return
+        waiting = self._waiting.setdefault(consumer.log_id, set())
+        if sum(each.is_open for each in waiting) >= consumer.config.waiting_max:
+            self._say(request, 409, "Exceeded MaxWaiting")
+            return
 
-        Raises:
-            ApiError: what it wants cannot be read.
-        """
+        def on_over(pull: Pull) -> None:
+            waiting.discard(pull)
+            if not waiting:
+                self._waiting.pop(consumer.log_id, None)
+
         resource = queue_resource(queue_name(stream.name, consumer.name))
         pull = Pull(
             self._office,
@@ -387,16 +432,21 @@ class ConsumerApi:
             stream,
             consumer,
             request.reply,
-            _pull_of(raw),
+            wanted,
+            on_over,
         )
+        waiting.add(pull)
         pull.begin()
+
+    def _say(self, request: Request, code: int, what: str) -> None:
+        self._office.send(request.reply, headers=status(code, what), payload=b"")
 
     @property
     def handlers(self) -> Mapping[str, tuple[str, Callable[[Request], None]]]:
         """By the subject behind the API's prefix: what the answer is called, and what answers."""
         return {
             "CONSUMER.CREATE": ("consumer_create", self.create),
-            "CONSUMER.DURABLE.CREATE": ("consumer_create", self.create),
+            "CONSUMER.DURABLE.CREATE": ("consumer_create", self.create_durable),
             "CONSUMER.DELETE": ("consumer_delete", self.delete),
             "CONSUMER.INFO": ("consumer_info", self.info),
             "CONSUMER.NAMES": ("consumer_names", self.names),

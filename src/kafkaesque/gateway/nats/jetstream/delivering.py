@@ -16,6 +16,8 @@ from kafkaesque.gateway.nats.jetstream.subjects import AckToken
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.records import Record
 
+TOO_LARGE: Final = -1
+
 
 class Delivering:
     """See the module."""
@@ -29,11 +31,17 @@ class Delivering:
         self._numbers: Final[dict[bytes, int]] = {}
 
     def deliver(
-        self, stream: Stream, consumer: Consumer, taken: q.QueueMessage, to: str
+        self,
+        stream: Stream,
+        consumer: Consumer,
+        taken: q.QueueMessage,
+        to: str,
+        bytes_max: int | None = None,
     ) -> int | None:
         """Send a message that was taken; return its bytes.
 
         0: it is not for this consumer, and is settled. None: nobody listens, and it was not sent.
+        `TOO_LARGE`: it has more bytes than may be sent, and was not.
         """
         record = Record(taken.offset, taken.timestamp_ms, taken.key, taken.value, taken.headers)
         message = read_message(record, stream.name)
@@ -47,24 +55,24 @@ class Delivering:
             consumer.name,
             taken.attempt,
             message.sequence,
-            self._number(consumer),
+            self.number_of(consumer) + 1,
             message.timestamp_ms * NS_PER_MS,
-            max(0, view.last_sequence - message.sequence),
+            view.pending_behind(consumer.config.filters, message.sequence),
         )
+        if bytes_max is not None:
+            size = len(message.subject) + len(message.headers) + len(message.payload)
+            if size + len(token.write()) > bytes_max:
+                return TOO_LARGE
         if not send_message(self._office, message, to, token, consumer.config.headers_only):
             return None
+        self._numbers[consumer.log_id] = token.consumer_sequence
         config = consumer.config
         if not consumer.needs_ack:
             self._settling.settle(consumer.log_id, taken.claim)
         elif config.lock_ms(taken.attempt) != config.ack_wait_ms:
             # All were taken for as long as the first time.
             self._settling.extend(consumer, taken.claim, lambda _: None)
-        return len(message.headers) + len(message.payload)
-
-    def _number(self, consumer: Consumer) -> int:
-        number = self._numbers.get(consumer.log_id, 0) + 1
-        self._numbers[consumer.log_id] = number
-        return number
+        return len(message.subject) + len(message.headers) + len(message.payload)
 
     def number_of(self, consumer: Consumer) -> int:
         """Return how many messages this broker has delivered for a consumer."""

@@ -19,6 +19,39 @@ class ApiCode(Enum):
     CONSUMER_NAME_IN_USE = (400, 10013, "consumer name already in use")
     CONSUMER_NOT_FOUND = (404, 10014, "consumer not found")
     CONSUMER_DOES_NOT_EXIST = (400, 10149, "consumer does not exist")
+    DURABLE_MISMATCH = (
+        400,
+        10017,
+        "consumer name in subject does not match durable name in request",
+    )
+    DURABLE_MISSING = (400, 10018, "consumer expected to be durable but a durable name was not set")
+    FILTER_MISMATCH = (
+        400,
+        10131,
+        "Consumer create request did not match filtered subject from create subject",
+    )
+    CONSUMERS_MAX = (400, 10026, "maximum consumers limit reached")
+    DELIVER_POLICY = (400, 10094, "consumer delivery policy and its start do not go together")
+    FILTERS_TWICE = (
+        400,
+        10136,
+        "consumer cannot have both FilterSubject and FilterSubjects specified",
+    )
+    FILTERS_OVERLAP = (400, 10138, "consumer subject filters cannot overlap")
+    FILTER_EMPTY = (400, 10139, "consumer filter in FilterSubjects cannot be empty")
+    DELIVER_WILDCARD = (400, 10079, "consumer deliver subject has wildcards")
+    DELIVER_CYCLE = (400, 10081, "consumer deliver subject forms a cycle")
+    PUSH_MAX_WAITING = (400, 10080, "consumer in push mode can not set max waiting")
+    HEARTBEAT_SHORT = (400, 10083, "consumer idle heartbeat needs to be >= 100ms")
+    WORK_PULLED = (
+        400,
+        10084,
+        "consumer in pull mode requires explicit ack policy on workqueue stream",
+    )
+    WORK_PUSHED = (400, 10098, "workqueue stream requires explicit ack")
+    HEARTBEAT_PULLED = (400, 10088, "consumer idle heartbeat requires a push based consumer")
+    FLOW_PULLED = (400, 10089, "consumer flow control requires a push based consumer")
+    FLOW_WITHOUT_HEARTBEAT = (400, 10108, "consumer with flow control also needs heartbeats")
     MAX_DELIVER_BACKOFF = (400, 10116, "max deliver is required to be > length of backoff values")
     CONSUMER_CONFIG = (400, 10078, "consumer config not supported")
     STREAM_EXISTS = (400, 10058, "stream name already in use with a different configuration")
@@ -60,8 +93,8 @@ class ApiCode(Enum):
     LAST_SEQUENCE = (400, 10071, "wrong last sequence")
     ROLLUP = (500, 10111, "rollup not permitted")
     SEALED = (400, 10109, "invalid operation on sealed stream")
-    PURGE_DENIED = (400, 10110, "stream purge not permitted")
-    DELETE_DENIED = (400, 10057, "message delete not permitted")
+    PURGE_DENIED = (500, 10110, "stream purge not permitted")
+    DELETE_DENIED = (500, 10057, "message delete not permitted")
 
 
 class ApiError(KafkaesqueError):

@@ -32,6 +32,13 @@ class GetRequest(msgspec.Struct, kw_only=True):
     next_by_subj: str = ""
     no_hdr: bool = False
 
+    @property
+    def is_sensible(self) -> bool:
+        """Whether it says which message, and says it once."""
+        if self.last_by_subj:
+            return not (self.seq or self.next_by_subj)
+        return self.seq > 0 or bool(self.next_by_subj)
+
 
 class DeleteRequest(msgspec.Struct, kw_only=True):
     """Which message is to go."""
@@ -66,7 +73,10 @@ class MessageApi:
                 shown["hdrs"] = base64.b64encode(message.headers).decode()
             request.answer("stream_msg_get", message=shown)
 
-        self._find(stream, read_config(request.payload, GetRequest), on_message)
+        wanted = read_config(request.payload, GetRequest)
+        if not wanted.is_sensible:
+            raise ApiError(ApiCode.BAD_REQUEST)
+        self._find(stream, wanted, on_message)
 
     def direct_get(self, request: Request) -> None:
         """DIRECT.GET: the answer is the message itself."""
@@ -75,7 +85,14 @@ class MessageApi:
         stream = self._office.streams.look(name)
         wanted = GetRequest(last_by_subj=".".join(subject))
         if not subject:
-            wanted = read_config(request.payload, GetRequest)
+            try:
+                wanted = read_config(request.payload, GetRequest)
+            except ApiError:
+                self._say_status(request, 408, "Malformed Request")
+                return
+            if not wanted.is_sensible:
+                self._say_status(request, 408, "Empty Request")
+                return
         if stream is None:
             self._say_status(request, 404, "Stream Not Found")
             return

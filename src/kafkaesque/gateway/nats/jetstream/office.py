@@ -16,7 +16,7 @@ from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.nats.jetstream.consumers import Consumers
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.streams import Streams
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import KafkaesqueError, RequestRefused
 
 #: What the controller or a queue is asked for may take so long.
 TIMEOUT_MS: Final = 10_000
@@ -49,6 +49,10 @@ class Requester(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether it is still connected."""
+
+
+class NobodyListens(KafkaesqueError):
+    """A request is for something that is not there, so that nobody would take it."""
 
 
 class Entitled:

@@ -8,19 +8,21 @@ any more is given back, and counts as not tried.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.env.clock import Timer
-from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS
+from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.consumers import Consumer
-from kafkaesque.gateway.nats.jetstream.delivering import Delivering
+from kafkaesque.gateway.nats.jetstream.delivering import TOO_LARGE, Delivering
 from kafkaesque.gateway.nats.jetstream.office import Office, Requester
+from kafkaesque.gateway.nats.jetstream.statuses import heartbeat, status
 from kafkaesque.gateway.nats.jetstream.streams import Stream
+from kafkaesque.gateway.nats.jetstream.times import write_duration
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
-from kafkaesque.protocols.nats.headers import Headers, write_headers
 
 BATCH_MAX: Final = 10_000
 #: Of one request to the queue.
@@ -48,6 +50,21 @@ class PullRequest(msgspec.Struct, kw_only=True):
     idle_heartbeat: int = 0
 
 
+def refusal_of(config: ConsumerConfig, wanted: PullRequest) -> tuple[int, str] | None:
+    """Return the status that a pull is refused with; None: it is not."""
+    if config.deliver_subject:
+        return 409, "Consumer is push based"
+    if 0 < (config.max_batch or 0) < wanted.batch:
+        return 409, f"Exceeded MaxRequestBatch of {config.max_batch}"
+    if config.max_expires and config.max_expires < wanted.expires:
+        return 409, f"Exceeded MaxRequestExpires of {write_duration(config.max_expires)}"
+    if config.max_bytes and config.max_bytes < wanted.max_bytes:
+        return 409, f"Exceeded MaxRequestMaxBytes of {config.max_bytes}"
+    if wanted.idle_heartbeat > 0 and wanted.expires < 2 * wanted.idle_heartbeat:
+        return 400, "Bad Request - heartbeat value too large"
+    return None
+
+
 class Pull:
     """See the module."""
 
@@ -63,9 +80,11 @@ class Pull:
         "_is_last",
         "_is_over",
         "_known",
+        "_last",
         "_left",
         "_no_wait",
         "_office",
+        "_on_over",
         "_reply",
         "_requester",
         "_sent_ms",
@@ -81,6 +100,7 @@ class Pull:
         consumer: Consumer,
         reply: str,
         wanted: PullRequest,
+        on_over: Callable[[Pull], None],
     ) -> None:
         clock = office.doors.clock
         self._office: Final = office
@@ -102,9 +122,17 @@ class Pull:
         self._is_last = False
         self._behind_ms: Final = clock.now_ms() + BEHIND_MS_MAX
         self._is_over = False
+        self._on_over: Final = on_over
+        #: The last stream sequence that was sent.
+        self._last = 0
         self._sent_ms = clock.now_ms()
         self._beat_ms: Final = max(wanted.idle_heartbeat // NS_PER_MS, 0)
         self._beat: Timer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its client is there."""
+        return self._requester.is_open
 
     def begin(self) -> None:
         """Take what is there, and wait for more."""
@@ -127,7 +155,7 @@ class Pull:
             self._end()
             return
         if left_ms <= 0 and not self._no_wait:
-            self._say(408, "Request Timeout")
+            self._say(408, "Request Timeout", self._left)
             return
         if self._is_paused():
             if self._no_wait:
@@ -156,6 +184,9 @@ class Pull:
             self._clock.call_later(AGAIN_MS, self._take)
             return
         messages = list(outcome.messages)
+        if self._is_over:
+            self._delivering.give_back(self._consumer, messages)
+            return
         if messages and self._is_paused():
             self._delivering.give_back(self._consumer, messages)
             self._take()
@@ -197,11 +228,17 @@ class Pull:
 
     def _deliver(self, message: q.QueueMessage) -> bool:
         """Send a message; False: nobody listens, and it was not sent."""
-        sent = self._delivering.deliver(self._stream, self._consumer, message, self._reply)
+        sent = self._delivering.deliver(
+            self._stream, self._consumer, message, self._reply, self._bytes_left
+        )
         if sent is None:
+            return False
+        if sent == TOO_LARGE:
+            self._say(409, "Message Size Exceeds MaxBytes", self._left)
             return False
         if sent:
             self._left -= 1
+            self._last = message.offset + 1
             self._sent_ms = self._clock.now_ms()
             if self._bytes_left is not None:
                 self._bytes_left = max(1, self._bytes_left - sent)
@@ -209,17 +246,21 @@ class Pull:
 
     # -- what else is said
 
-    def _say(self, status: int, what: str) -> None:
-        pairs = (
-            ("Nats-Pending-Messages", str(self._left)),
-            ("Nats-Pending-Bytes", str(self._bytes_left or 0)),
-        )
-        headers = write_headers(Headers(pairs, status, what))
-        self._office.send(self._reply, headers=headers, payload=b"")
+    def _say(self, code: int, what: str, left: int | None = None) -> None:
+        """Say why no more comes, and how much of what was asked for is missing."""
+        pairs: tuple[tuple[str, str], ...] = ()
+        if left is not None:
+            pairs = (
+                ("Nats-Pending-Messages", str(left)),
+                ("Nats-Pending-Bytes", str(self._bytes_left or 0)),
+            )
+        self._office.send(self._reply, headers=status(code, what, pairs), payload=b"")
         self._end()
 
     def _end(self) -> None:
-        self._is_over = True
+        if not self._is_over:
+            self._is_over = True
+            self._on_over(self)
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None
@@ -231,7 +272,7 @@ class Pull:
         if self._is_over:
             return
         if self._clock.now_ms() - self._sent_ms >= self._beat_ms:
-            headers = write_headers(Headers((), 100, "Idle Heartbeat"))
+            headers = heartbeat(self._delivering.number_of(self._consumer), self._last)
             if not self._office.send(self._reply, headers=headers, payload=b""):
                 self._end()
                 return

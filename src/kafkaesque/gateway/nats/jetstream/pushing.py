@@ -9,6 +9,7 @@ again by the queue's locks.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from kafkaesque.broker.requests import queue_requests as q
@@ -73,9 +74,9 @@ class Pusher:
         )
 
     @property
-    def log_id(self) -> bytes:
+    def consumer(self) -> Consumer:
         """Whose messages these are."""
-        return self._consumer.log_id
+        return self._consumer
 
     def go_on(self) -> None:
         """Send what can be sent."""
@@ -155,32 +156,41 @@ class Pushing:
     def __init__(self, office: Office, delivering: Delivering) -> None:
         self._office: Final = office
         self._delivering: Final = delivering
-        #: How many clients of this broker are subscribed to a subject.
-        self._subscribed: Final[dict[str, int]] = {}
+        #: How many clients of this broker are subscribed to a subject, by their groups.
+        self._subscribed: Final[dict[str, Counter[str]]] = {}
         #: By the consumer's subject.
         self._pushers: Final[dict[str, Pusher]] = {}
         self._version = -1
         self._look: Timer | None = None
 
-    def on_subscribed(self, subject: str) -> None:
+    def on_subscribed(self, subject: str, group: str) -> None:
         """A client of this broker has subscribed."""
-        count = self._subscribed.get(subject, 0)
-        self._subscribed[subject] = count + 1
-        if not count:
+        groups = self._subscribed.setdefault(subject, Counter())
+        groups[group] += 1
+        if groups[group] == 1:
             self._version = -1
         if self._look is None:
             self._on_look()
 
-    def on_unsubscribed(self, subject: str) -> None:
+    def on_unsubscribed(self, subject: str, group: str) -> None:
         """A client of this broker has ended a subscription."""
-        count = self._subscribed.get(subject, 0) - 1
-        if count > 0:
-            self._subscribed[subject] = count
+        groups = self._subscribed.get(subject, Counter[str]())
+        groups[group] -= 1
+        if groups[group] > 0:
             return
-        self._subscribed.pop(subject, None)
-        pusher = self._pushers.pop(subject, None)
-        if pusher is not None:
+        del groups[group]
+        if not groups:
+            self._subscribed.pop(subject, None)
+        pusher = self._pushers.get(subject)
+        if pusher is not None and not self._is_subscribed(pusher.consumer):
+            del self._pushers[subject]
             pusher.end()
+
+    def _is_subscribed(self, consumer: Consumer) -> bool:
+        """Tell whether a client of this broker is to have a consumer's messages."""
+        groups = self._subscribed.get(consumer.config.deliver_subject or "", Counter[str]())
+        wanted = consumer.config.deliver_group
+        return wanted in groups if wanted else bool(groups)
 
     def is_bound(self, consumer: Consumer) -> bool:
         """Tell whether somebody of this broker is subscribed to a consumer's subject."""
@@ -211,11 +221,11 @@ class Pushing:
         wanted: dict[str, Consumer] = {}
         for consumer in self._office.consumers.all():
             subject = consumer.config.deliver_subject
-            if subject and subject in self._subscribed:
+            if subject and self._is_subscribed(consumer):
                 wanted[subject] = consumer
         for subject, pusher in list(self._pushers.items()):
             found = wanted.get(subject)
-            if found is None or found.log_id != pusher.log_id:
+            if found is None or found.log_id != pusher.consumer.log_id:
                 pusher.end()
                 del self._pushers[subject]
         for subject, consumer in wanted.items():

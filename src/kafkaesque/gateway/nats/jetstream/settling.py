@@ -19,11 +19,14 @@ from kafkaesque.gateway.nats.jetstream.consumers import Consumer
 from kafkaesque.gateway.nats.jetstream.errors import ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Requester
 from kafkaesque.gateway.nats.jetstream.subjects import AckToken
+from kafkaesque.gateway.nats.jetstream.times import read_duration
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicId
 from kafkaesque.queues.requests import Claim
 
 OnSettled = Callable[[bool], None]
+#: What a message is done with.
+_DONE: Final = frozenset((b"", b"+ACK", b"+OK"))
 #: Claims of one request.
 CLAIMS_MAX: Final = 1_000
 #: Messages that one look at what is out shows.
@@ -73,6 +76,9 @@ class Settling:
             self.extend(consumer, claim, on_done)
         elif word.startswith(b"+TERM"):
             self._ask(q.RejectMessages(log_id=log_id, claims=[claim]), on_done)
+        elif word not in _DONE and not word.startswith(b"+NXT"):
+            # Whoever has a later release's word for something is not done with the message.
+            on_done(False)
         elif consumer.config.ack_policy == "all":
             self._settle_up_to(consumer, claim, on_done)
         else:
@@ -152,8 +158,8 @@ def _delay_ms(raw: bytes) -> int:
     raw = raw.strip()
     if not raw:
         return 0
-    if raw.isdigit():
-        return int(raw[:19]) // NS_PER_MS
+    if raw[:1] != b"{":
+        return (read_duration(raw.decode(errors="replace")) or 0) // NS_PER_MS
     try:
         return max(0, read_config(raw, _NakBody).delay // NS_PER_MS)
     except ApiError:

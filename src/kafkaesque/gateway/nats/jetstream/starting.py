@@ -9,18 +9,19 @@ from kafkaesque.gateway.nats.jetstream.view import View
 
 
 def start_of(config: ConsumerConfig, view: View) -> int | None:
-    """Return the sequence at which a consumer begins; None: where its queue begins by itself.
+    """Return the sequence at which a consumer begins; None: at the first message.
 
     Raises:
-        ApiError: its policy needs something that it does not say.
+        ApiError: what it says is no time.
     """
     match config.deliver_policy:
         case "by_start_sequence":
-            if not config.opt_start_seq:
-                raise ApiError(ApiCode.CONSUMER_CONFIG, "opt_start_seq is missing")
             return config.opt_start_seq
         case "by_start_time":
             return max(1, view.sequence_since(time_of(config.opt_start_time or "")))
+        case "new":
+            # Where the queue would begin by itself, it would find out after the answer.
+            return view.last_sequence + 1
         case "last":
             lasts = [view.last_of(each) for each in config.filters or [""]]
             return max(lasts) or view.last_sequence + 1

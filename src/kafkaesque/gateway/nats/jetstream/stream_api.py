@@ -20,6 +20,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     check_stream,
     completed,
     is_name,
+    overlap,
     read_config,
     shown_config,
     write_config,
@@ -30,7 +31,7 @@ from kafkaesque.gateway.nats.jetstream.office import Office, Request, refused
 from kafkaesque.gateway.nats.jetstream.origin_info import OriginInfo
 from kafkaesque.gateway.nats.jetstream.origins import check_circles, check_origins, sources_of
 from kafkaesque.gateway.nats.jetstream.retention import catch_up
-from kafkaesque.gateway.nats.jetstream.streams import ADOPTED, Stream, overlap
+from kafkaesque.gateway.nats.jetstream.streams import ADOPTED, Stream
 from kafkaesque.gateway.nats.jetstream.times import rfc3339
 from kafkaesque.gateway.nats.jetstream.view import Removal
 from kafkaesque.model.errors import RequestRefused, TopicExists
@@ -368,6 +369,8 @@ class StreamApi:
         if stream.config.deny_purge or stream.config.sealed:
             raise ApiError(ApiCode.PURGE_DENIED)
         wanted = read_config(request.payload, PurgeRequest)
+        if wanted.seq and wanted.keep:
+            raise ApiError(ApiCode.BAD_REQUEST, "either seq or keep")
         before = wanted.seq - 1 if wanted.seq else _ALL
         removal = Removal(0, 0, (), before, wanted.filter, wanted.keep)
 

@@ -10,7 +10,7 @@ import msgspec
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.options.nats import STREAM
-from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, StreamConfig, read_config
+from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, StreamConfig, overlap, read_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.stream_log import StreamLog
 from kafkaesque.gateway.nats.jetstream.view import Bounds
@@ -169,18 +169,6 @@ def bounds_of(config: StreamConfig) -> Bounds:
         age_max_ms=config.max_age // NS_PER_MS,
         ids_max_ms=config.duplicate_window // NS_PER_MS,
     )
-
-
-def overlap(first: str, second: str) -> bool:
-    """Tell whether some subject fits both filters."""
-    ours, theirs = first.split("."), second.split(".")
-    for mine, other in zip(ours, theirs, strict=False):
-        if ">" in (mine, other):
-            return True
-        if mine != other and "*" not in (mine, other):
-            return False
-    # Of different lengths only a `>` in what both have could have matched both.
-    return len(ours) == len(theirs)
 
 
 def key_of(subject: str) -> NameKey | None:

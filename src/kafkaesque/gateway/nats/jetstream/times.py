@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from typing import Final
+
+_NS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "\u00b5s": 10**3,
+    "\u03bcs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3_600 * 10**9,
+}
+_PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_DURATION_CHARACTERS_MAX: Final = 100
 
 
 def read_time(text: str) -> int:
@@ -15,6 +30,26 @@ def read_time(text: str) -> int:
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     return int(found.timestamp() * 1000)
+
+
+def read_duration(text: str) -> int | None:
+    """Return a duration as Go writes it ("1m30s") in nanoseconds; None: it is none."""
+    parts = _PART.findall(text[:_DURATION_CHARACTERS_MAX])
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(int(float(number) * _NS[unit]) for number, unit in parts)
+
+
+def write_duration(ns: int) -> str:
+    """Return a duration as Go writes it."""
+    if ns < _NS["s"]:
+        unit = next((each for each in ("ms", "us") if ns >= _NS[each]), "ns")
+        return f"{ns / _NS[unit]:.6g}{unit}"
+    minutes, rest = divmod(ns, _NS["m"])
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{rest / _NS['s']:.9f}".rstrip("0").rstrip(".")
+    head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{head}{seconds}s"
 
 
 def rfc3339(timestamp_ms: int) -> str:

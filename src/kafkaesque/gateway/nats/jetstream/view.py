@@ -14,11 +14,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS
+
+#: Messages that wait are counted by their subjects, if there are no more than these.
+COUNTED_SUBJECTS_MAX: Final = 256
 
 
 class Arrived(NamedTuple):
@@ -323,6 +326,22 @@ class View:
         names = {each for one in wanted or [""] for each in self.subjects(one)}
         owns = (self._subjects[each] for each in names)
         return sum(len(own) - bisect_left(own, sequence) for own in owns)
+
+    def pending_behind(self, filters: Sequence[str], sequence: int) -> int:
+        """Return how many messages behind a sequence some filters want.
+
+        With wildcards over very many subjects it is how many there are at most.
+        """
+        behind = max(0, self.last_sequence - sequence)
+        first = self.first_sequence
+        if not behind:
+            return 0
+        if not filters and self.message_count == self.last_sequence - first + 1:
+            return self.last_sequence - max(sequence, first - 1)
+        is_named = bool(filters) and not any("*" in each or ">" in each for each in filters)
+        if is_named or self.subject_count <= COUNTED_SUBJECTS_MAX:
+            return self.pending(filters, sequence + 1)
+        return min(behind, self.message_count)
 
     def last_per_subject(self, filters: Iterable[str]) -> list[int]:
         """Return the last message of each subject that some filters want, ascending."""
