@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from kafkaesque.cli.broker_ports import unused_ports
+from kafkaesque.protocols.mqtt.frames import FrameReader
 from tests.clients.cluster import KafkaesqueCluster
 from tests.waiting import DEADLINE_S
 
@@ -56,6 +58,29 @@ class MqttCluster(KafkaesqueCluster):
         client = Paho(client_id or new_name("paho"), version, transport)
         client.connect(ports[number - 1], **more)
         return client
+
+
+class RawMqtt:
+    """A connection, and packets as bytes."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+        self._frames = FrameReader(1 << 20)
+
+    def send(self, first: int, body: bytes) -> None:
+        """Send a packet of less than 128 bytes."""
+        self._socket.sendall(bytes((first, len(body))) + body)
+
+    def packet(self) -> tuple[int, bytes]:
+        """Return the next packet: its first byte, and what follows its length."""
+        while (found := self._frames.next_packet()) is None:
+            piece = self._socket.recv(1 << 16)
+            assert piece, "the broker has hung up"
+            self._frames.feed(piece)
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class Paho:

@@ -11,7 +11,7 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.clients.mqtt_cluster import MqttCluster, new_name
+from tests.clients.mqtt_cluster import MqttCluster, RawMqtt, new_name
 
 VERSIONS = [paho.MQTTv311, paho.MQTTv5]
 
@@ -73,6 +73,47 @@ def test_a_session_outlives_its_broker(cluster: MqttCluster) -> None:
     while not seen or seen[-1] != b"19":
         seen += back.payloads(1)
     assert [each for each in seen if int(each) >= 10] == [b"%d" % n for n in range(10, 20)]
+    back.close()
+    publisher.close()
+    cluster.brokers[0].start()
+    cluster.wait_until_ready()
+
+
+def test_what_was_not_acknowledged_comes_again_byte_by_byte(cluster: MqttCluster) -> None:
+    """Also what was retained, and though nobody subscribes to it any more (4.4.0-1, 3.10.4-3)."""
+    me, topic = new_name("me").encode(), new_name("room").encode()
+    name = bytes((0, len(topic))) + topic
+    publisher = cluster.client(2)
+    publisher.publish(topic.decode(), "kept", 2, retain=True)
+    connect = b"\0\4MQTT\5\0\0\0\5\x11\0\0\x0e\x10" + bytes((0, len(me))) + me
+    # With the identifier 9; QoS 1.
+    subscribe = b"\0\1\2\x0b\x09" + name + b"\1"
+
+    def opened(number: int) -> RawMqtt:
+        client = RawMqtt(cluster.mqtt_ports[number - 1])
+        client.send(0x10, connect)
+        assert client.packet()[0] == 0x20
+        return client
+
+    client = opened(1)
+    client.send(0x82, subscribe)
+    assert client.packet() == (0x90, b"\0\1\0\1")
+    first, kept_body = client.packet()
+    assert (first, kept_body[len(name) + 2 :]) == (0x33, b"\2\x0b\x09kept")
+    publisher.publish(topic.decode(), "new", 2)
+    second, new_body = client.packet()
+    assert (second, new_body[len(name) + 2 :]) == (0x32, b"\2\x0b\x09new")
+    client.send(0xA2, b"\0\2\0" + name)
+    assert client.packet() == (0xB0, b"\0\2\0\0")
+    cluster.brokers[0].kill()
+    client.close()
+    back = opened(3)
+    # The same packets, and marked as sent before.
+    assert sorted([back.packet(), back.packet()]) == [(0x3A, new_body), (0x3B, kept_body)]
+    for body in (new_body, kept_body):
+        back.send(0x40, body[len(name) : len(name) + 2])
+    back.send(0xC0, b"")
+    assert back.packet() == (0xD0, b"")
     back.close()
     publisher.close()
     cluster.brokers[0].start()

@@ -6,12 +6,13 @@ many are under way as the client takes; the rest waits here, within bounds, or i
 
 A message of the session's queue has the same packet id whoever sends it: it is made of the offset.
 So after any broker's death the client sees the id that it knows (4.4.0-1). Ids of other messages
-are drawn from the other half. A message whose id is still in use waits for it (2.2.1-4).
+are drawn from the other half. A message whose id is still in use waits for it (2.2.1-4). What has
+to outlive a connection comes from the queue, retained messages of QoS 1 and 2, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.live import LiveMessage
@@ -19,9 +20,10 @@ from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.authorization import may_receive
 from kafkaesque.gateway.mqtt.feed import Feed, Taken
-from kafkaesque.gateway.mqtt.journal import Journal
+from kafkaesque.gateway.mqtt.journal import Journal, OnDone
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
+from kafkaesque.gateway.mqtt.sent_as import Sent
 from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
 from kafkaesque.gateway.mqtt.subscriptions import Match, Subscribed, match_of
 from kafkaesque.model.errors import RequestRefused
@@ -81,16 +83,14 @@ class Delivering:
         self._shares: Final = shares
         self._under_way = OutgoingExchanges(IN_FLIGHT_MAX)
         #: By packet id: what is to be settled when the client has it.
-        self._taken: Final[dict[int, Taken]] = {}
+        self._taken: Final[dict[int, Sent]] = {}
         #: Of queues; as many as there was credit for.
         self._waiting: Final[list[_Item]] = []
         #: The same of live messages.
         self._live: Final[list[_Item]] = []
         self._backlog_bytes = 0
         #: Retained messages of new subscriptions, a page at a time.
-        self._retained: Final = RetainedFeed(
-            link.desk.doors.live, link.shared.clock, self._on_retained
-        )
+        self._retained: Final = RetainedFeed(link, self._on_retained)
         self._next_id = _SESSION_IDS
 
     def begin(self) -> None:
@@ -128,10 +128,12 @@ class Delivering:
         for each in self._journal.take(feed, messages):
             taken = Taken(feed, each.offset, each.attempt)
             kept = kept_messages.read(each)
-            found = link.subscriptions.wanting(kept.message.key)
-            match = match_of(found, is_own=kept.client_id == link.client_id)
+            match = self._journal.match(each)
             if match is None:
-                # It was for a subscription that is gone.
+                found = link.subscriptions.wanting(kept.message.key)
+                match = match_of(found, is_own=kept.client_id == link.client_id)
+            if match is None:
+                # It was for a subscription that is gone, and was not sent.
                 feed.settle(taken)
                 continue
             packet_id = each.offset % _SESSION_IDS + 1
@@ -277,9 +279,9 @@ class Delivering:
         if packet_id:
             self._under_way.begin(packet_id, item.qos)
             if taken is not None:
-                self._taken[packet_id] = taken
+                self._taken[packet_id] = _sent(item, taken)
         elif taken is not None:
-            taken.feed.settle(taken)
+            self._settle(taken)
 
     def _withhold(self, taken: Taken | None) -> None:
         """The client must not have a message: of those that it shares, others get it."""
@@ -291,7 +293,29 @@ class Delivering:
     def _drop(self, taken: Taken | None) -> None:
         self.link.desk.note_drop()
         if taken is not None:
-            taken.feed.settle(taken)
+            self._settle(taken)
+
+    def _settle(self, taken: Taken) -> None:
+        session = self.link.session
+        if session is not None and taken.feed is session.feed:
+            self._journal.forget(taken.offset)
+        taken.feed.settle(taken)
+
+    def keep_as_sent(self, subscribed: Subscribed, on_done: OnDone) -> None:
+        """Before a subscription changes: what is under way is sent again as it was sent."""
+        matches = subscribed.name_filter.matches
+        sent = [each for each in self._of_session() if matches(levels_of_key(each.key))]
+        self._journal.keep_as_sent(sent, on_done)
+
+    def _of_session(self) -> Iterator[Sent]:
+        """Yield what the client has, or is about to get, of its session's queue."""
+        session = self.link.session
+        if session is None:
+            return
+        waiting = [_sent(each, each.taken) for each in self._waiting if each.taken is not None]
+        for each in (*self._taken.values(), *waiting):
+            if each.taken.feed is session.feed:
+                yield each
 
     def _free_id(self) -> int:
         """Return a packet id that is not in use: there are far more than messages under way."""
@@ -334,15 +358,15 @@ class Delivering:
 
     def _complete(self, packet_id: int) -> None:
         """The client is done with a message."""
-        taken = self._taken.pop(packet_id, None)
-        if taken is not None:
-            taken.feed.settle(taken)
+        sent = self._taken.pop(packet_id, None)
+        if sent is not None:
+            self._settle(sent.taken)
         self._journal.complete(packet_id)
 
     def _release(self, packet_id: int) -> None:
         """QoS 2: the client has it, and nobody may send it again from now on."""
         link = self.link
-        taken = self._taken.pop(packet_id, None)
+        sent = self._taken.pop(packet_id, None)
 
         def on_noted(refusal: RequestRefused | None) -> None:
             if refusal is not None:
@@ -351,11 +375,11 @@ class Delivering:
                 )
             link.send(Pubrel(packet_id=packet_id))
 
-        if taken is None:
+        if sent is None:
             # It is noted already, or nothing is kept.
             link.send(Pubrel(packet_id=packet_id))
         else:
-            self._journal.release(packet_id, taken, on_noted)
+            self._journal.release(packet_id, sent.taken, on_noted)
 
     def resume_release(self, packet_id: int) -> None:
         """The client has a message, and is owed PUBREL (4.4.0-1)."""
@@ -394,3 +418,7 @@ def _item(
     qos = min(match.qos, message.qos)
     is_retained = match.as_published and message.is_retained
     return _Item(message, qos, is_retained, match.identifiers, is_repeated, taken, packet_id)
+
+
+def _sent(item: _Item, taken: Taken) -> Sent:
+    return Sent(taken, item.message.key, Match(item.qos, item.is_retained, item.identifiers))

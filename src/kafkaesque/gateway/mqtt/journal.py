@@ -2,7 +2,7 @@
 
 Theory of operation. A session that is kept writes notes into its queue, which come back to whoever
 has the session before all messages (they have a higher priority), and are settled when they are
-history. Two kinds:
+history. Three kinds:
 
 - *staged*: a message that the client has published with QoS 2. It is committed before PUBREC is
   sent, and published at PUBREL, under an identity that is made of its place in the queue. A repeat
@@ -10,6 +10,10 @@ history. Two kinds:
   end of the note, the next PUBREL publishes it again; queues of MQTT know it by its identity.
 - *released*: the client has said PUBREC to a message. From then on it may not be sent again, and
   PUBREL may be owed (4.3.3-6). It is committed before PUBREL is sent.
+- *sent*: how messages under way were sent, before a subscription changes (`sent_as.py`).
+
+A retained message that waits for the client (`retained_feed.py`) is no note, and says in the same
+header how it is to be sent: its subscription need not be there any more.
 
 Nothing that the client has sent is carried out before the notes are read. A note is told from a
 message of a stranger by the session's secret.
@@ -25,13 +29,19 @@ from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.feed import TIMEOUT_MS, WAIT_MS, Feed, Taken
 from kafkaesque.gateway.mqtt.ports import MqttLink
+from kafkaesque.gateway.mqtt.sent_as import Sent, SentAs
 from kafkaesque.gateway.mqtt.sessions import NOTE_PRIORITY, Session
+from kafkaesque.gateway.mqtt.subscriptions import Match
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.model.message_headers import IDENTITY_BYTES, NOTE_MQTT
 
 PUT_TIMEOUT_MS: Final = 30_000
 _STAGED: Final = "staged"
 _RELEASED: Final = "released"
+_SENT: Final = "sent"
+_RETAINED: Final = "retained"
+#: How many numbers a note has at least.
+_NUMBERS_MIN: Final = {_STAGED: 1, _RELEASED: 2, _SENT: 0, _RETAINED: 1}
 
 OnDone = Callable[[RequestRefused | None], None]
 
@@ -73,6 +83,7 @@ class Journal:
         "_on_released",
         "_releases",
         "_seen",
+        "_sent",
         "_staged",
         "_staged_waiters",
         "_unseen",
@@ -94,6 +105,7 @@ class Journal:
         self._staged: Final[dict[int, Staged]] = {}
         self._staged_waiters: Final[dict[int, Callable[[Staged], None]]] = {}
         self._releases: Final[dict[int, _Release]] = {}
+        self._sent: Final = SentAs(self._find)
         #: Offsets of notes that are committed and have not come back; and of those that came back
         #: before it was known that they are committed.
         self._unseen: Final[set[int]] = set()
@@ -123,6 +135,7 @@ class Journal:
                 found.append(each)
                 continue
             feed.settle(Taken(feed, each.offset, each.attempt))
+            self._sent.forget(each.offset)
             release.is_clear = True
         if not self.is_recovered and (others or len(records) < feed.asked):
             self.is_recovered = True
@@ -134,7 +147,7 @@ class Journal:
 
     def _take_note(self, feed: Feed, record: q.QueueMessage) -> bool:
         said = self._read(record)
-        if said is None:
+        if said is None or said[0] == _RETAINED:
             return False
         kind, numbers = said
         taken = Taken(feed, record.offset, record.attempt)
@@ -144,6 +157,8 @@ class Journal:
             self._seen.add(record.offset)
         if kind == _STAGED:
             self._take_staged(numbers[0], Staged(taken, record))
+        elif kind == _SENT:
+            self._sent.take(numbers, taken)
         else:
             self._take_released(numbers[0], numbers[1], taken)
         return True
@@ -155,8 +170,10 @@ class Journal:
             return None
         secret, _, rest = raw.decode("ascii", "replace").partition(" ")
         kind, *numbers = rest.split(" ")
-        is_whole = len(numbers) == (1 if kind == _STAGED else 2)
-        if secret != session.record.secret or kind not in (_STAGED, _RELEASED) or not is_whole:
+        # Nobody else knows the secret: what follows is as it was written.
+        if secret != session.record.secret or len(numbers) < _NUMBERS_MIN.get(
+            kind, len(numbers) + 1
+        ):
             return None
         return kind, [int(each) for each in numbers]
 
@@ -166,9 +183,8 @@ class Journal:
             on_done(None)
             return
         feed = session.feed
-        said = " ".join([session.record.secret, kind, *map(str, numbers)])
         note = message._replace(
-            headers=(*message.headers, (NOTE_MQTT, said.encode())),
+            headers=(*message.headers, _said(session, kind, numbers)),
             priority=NOTE_PRIORITY,
             # Expiry does not end an exchange that has begun (4.3.3-7).
             not_after_ms=0,
@@ -220,6 +236,7 @@ class Journal:
         release = self._releases[packet_id] = _Release(taken.offset)
 
         def on_settled() -> None:
+            self._sent.forget(taken.offset)
             release.is_clear = True
             self._maybe_forget(packet_id)
 
@@ -236,14 +253,18 @@ class Journal:
         if release is None or release.offset != offset:
             release = self._releases[packet_id] = _Release(offset)
             self._on_released(packet_id)
-            self._find(packet_id, release, note)
+            self._find(note, offset, lambda: self._clear(packet_id, release))
         release.note = note
         self._maybe_forget(packet_id)
 
-    def _find(self, packet_id: int, release: _Release, note: Taken) -> None:
-        """Find out whether the message is still in the queue: its end may not have been heard."""
+    def _clear(self, packet_id: int, release: _Release) -> None:
+        release.is_clear = True
+        self._maybe_forget(packet_id)
+
+    def _find(self, note: Taken, offset: int, on_gone: Callable[[], None]) -> None:
+        """Find out whether a message is still in the queue: its end may not have been heard."""
         peek = q.PeekMessages(
-            log_id=note.feed.queue.topic_id, start=release.offset, messages_max=1, bytes_max=1
+            log_id=note.feed.queue.topic_id, start=offset, messages_max=1, bytes_max=1
         )
 
         def on_peeked(outcome: q.PeekedMessages | RequestRefused) -> None:
@@ -251,9 +272,8 @@ class Journal:
                 # The note stays: whoever has the session next asks again.
                 return
             offsets = [each.message.offset for each in outcome.messages]
-            if release.offset not in offsets:
-                release.is_clear = True
-                self._maybe_forget(packet_id)
+            if offset not in offsets:
+                on_gone()
 
         self._link.desk.doors.queues.ask(peek, q.PeekedMessages, TIMEOUT_MS, on_peeked)
 
@@ -271,3 +291,41 @@ class Journal:
         if release.is_complete and release.is_clear:
             del self._releases[packet_id]
             release.note.feed.settle(release.note)
+
+    # -- how it is sent
+
+    def match(self, record: q.QueueMessage) -> Match | None:
+        """Return how a message is to be sent, whatever is subscribed to; None: nothing says so."""
+        match = self._sent.match(record.offset)
+        if match is None and (said := self._read(record)) is not None:
+            _, (qos, *identifiers) = said
+            return Match(qos, True, tuple(identifiers))
+        return match
+
+    def keep_as_sent(self, sent: Sequence[Sent], on_done: OnDone) -> None:
+        """Have messages under way be sent again as they were sent; `on_done` at the commit."""
+        numbers = self._sent.add(sent)
+        if not numbers:
+            on_done(None)
+            return
+
+        def on_put(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                self._sent.remove(numbers)
+            on_done(refusal)
+
+        self._put(_SENT, numbers, NewMessage(b""), on_put)
+
+    def forget(self, offset: int) -> None:
+        """The client is done with a message."""
+        self._sent.forget(offset)
+
+
+def as_retained(session: Session, message: NewMessage, match: Match) -> NewMessage:
+    """Return a retained message as it waits in a session's queue."""
+    said = _said(session, _RETAINED, (match.qos, *match.identifiers))
+    return message._replace(headers=(*message.headers, said))
+
+
+def _said(session: Session, kind: str, numbers: Sequence[int]) -> tuple[str, bytes]:
+    return NOTE_MQTT, " ".join([session.record.secret, kind, *map(str, numbers)]).encode()

@@ -1,15 +1,30 @@
-"""Retained messages for new subscriptions of one client: a page at a time, as it takes them."""
+"""Retained messages for new subscriptions of one client, a page at a time.
+
+A session that is kept has those of QoS 1 and 2 put into its queue, so that they are there when the
+client comes back; they are put there though it has left meanwhile. All others are for the client to
+take when it has room.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from kafkaesque.broker.doors.live import Live, LiveMessage, RetainedPage
-from kafkaesque.env.clock import Clock
+from kafkaesque.broker.doors.live import LiveMessage, RetainedPage
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.gateway.mqtt.journal import PUT_TIMEOUT_MS, as_retained
+from kafkaesque.gateway.mqtt.messages import publication_of
+from kafkaesque.gateway.mqtt.names import topic_of
+from kafkaesque.gateway.mqtt.ports import MqttLink
+from kafkaesque.gateway.mqtt.sessions import Session
 from kafkaesque.gateway.mqtt.subscriptions import Subscribed
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NameKey
+
+#: Bodies that are put at a time; one alone may be larger.
+PUT_BYTES_MAX: Final = 1024 * 1024
 
 
 class RetainedFeed:
@@ -17,26 +32,29 @@ class RetainedFeed:
 
     __slots__ = (
         "_after",
-        "_clock",
         "_is_asking",
+        "_is_keeping",
         "_is_over",
-        "_live",
+        "_link",
         "_on_news",
         "_page",
+        "_to_keep",
         "_wanted",
     )
 
-    def __init__(self, live: Live, clock: Clock, on_news: Callable[[], None]) -> None:
+    def __init__(self, link: MqttLink, on_news: Callable[[], None]) -> None:
         """`on_news` is called when there is more to `take`."""
-        self._live: Final = live
-        self._clock: Final = clock
+        self._link: Final = link
         self._on_news: Final = on_news
         #: Subscriptions whose messages are not all sent; no more than a client can have.
         self._wanted: Final[list[Subscribed]] = []
         #: Of the first one: what was found, and where to look for more.
         self._page: Final[list[LiveMessage]] = []
+        #: What was found with it, and is to be put into the session's queue.
+        self._to_keep: Final[list[LiveMessage]] = []
         self._after: NameKey | None = None
         self._is_asking = False
+        self._is_keeping = False
         self._is_over = False
 
     def add(self, subscribed: Subscribed) -> None:
@@ -53,32 +71,39 @@ class RetainedFeed:
     def take(self) -> None:
         """The first one is sent."""
         self._page.pop(0)
-        if not self._page:
-            self._go_on()
+        self._maybe_go_on()
 
     def end(self) -> None:
         """The client is gone."""
         self._is_over = True
+        has_page = bool(self._page)
         self._page.clear()
-        self._wanted.clear()
+        if self._link.session is None:
+            self._wanted.clear()
+        elif has_page:
+            self._maybe_go_on()
+
+    def _maybe_go_on(self) -> None:
+        if not self._page and not self._is_keeping:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Look for the next page of a subscription, or for the first one of the next."""
-        if self._after is None:
+        if self._after is None and self._wanted:
             self._wanted.pop(0)
         if self._wanted:
             # Not at once: what is found at once may be empty, page after page.
-            self._clock.call_soon(self._ask)
+            self._link.shared.clock.call_soon(self._ask)
 
     def _ask(self) -> None:
         if not self._is_asking and self._wanted:
             self._is_asking = True
             wanted, after = self._wanted[0], self._after
-            self._live.retained(wanted.name_filter, self._on_found, after=after)
+            self._link.desk.doors.live.retained(wanted.name_filter, self._on_found, after=after)
 
     def _on_found(self, found: RetainedPage | RequestRefused) -> None:
         self._is_asking = False
-        if self._is_over:
+        if not self._wanted:
             return
         if isinstance(found, RequestRefused):
             # Nobody can say what is retained: the subscription holds all the same.
@@ -86,8 +111,66 @@ class RetainedFeed:
             self._go_on()
             return
         self._after = found.after
-        self._page.extend(found.messages)
+        session = self._link.session
+        for each in found.messages:
+            if session is not None and min(self._wanted[0].options.qos, each.qos):
+                self._to_keep.append(each)
+            elif not self._is_over:
+                self._page.append(each)
+        self._is_keeping = True
         if self._page:
             self._on_news()
+        self._keep(session)
+
+    # -- for a session that is kept
+
+    def _keep(self, session: Session | None) -> None:
+        """Put the next messages of a page into the session's queue."""
+        messages = [] if session is None else self._next_to_keep(session)
+        if session is None or not messages:
+            self._is_keeping = False
+            self._maybe_go_on()
+            return
+
+        def on_put(outcome: q.PutResult | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                self._note_lost(len(messages), outcome)
+            else:
+                self._note_drops(sum(offset < 0 for offset in outcome.offsets))
+            self._keep(session)
+
+        put = self._link.desk.doors.queues.put
+        put(session.queue.topic_id, messages, PUT_TIMEOUT_MS, on_put)
+
+    def _next_to_keep(self, session: Session) -> Sequence[NewMessage]:
+        match = self._wanted[0].match
+        found: list[NewMessage] = []
+        size = 0
+        while self._to_keep and size <= PUT_BYTES_MAX:
+            message = self._to_keep.pop(0)
+            topic = topic_of(message.key)
+            try:
+                kept = publication_of(message, topic or "", client_id="").message
+            except BadName:
+                topic = None
+            if topic is None:
+                # MQTT cannot say its name.
+                self._note_drops(1)
+                continue
+            size += message.size
+            found.append(as_retained(session, kept, match))
+        return found
+
+    def _note_lost(self, count: int, refusal: RequestRefused) -> None:
+        self._note_drops(count + len(self._to_keep))
+        self._to_keep.clear()
+        link = self._link
+        if self._is_over:
+            # The session may be gone, too.
+            self._wanted.clear()
         else:
-            self._go_on()
+            link.desk.say(f"retained messages for {link.client_id!r} are not kept: {refusal}")
+
+    def _note_drops(self, count: int) -> None:
+        for _ in range(count):
+            self._link.desk.note_drop()

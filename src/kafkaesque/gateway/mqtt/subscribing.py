@@ -2,7 +2,8 @@
 
 A session that is kept is bound to `amq.topic` for each filter, with all that is to be known of the
 subscription as arguments of the binding; otherwise messages come live. A new subscription begins
-before the old one with the same filter ends, so that nothing is lost in between (3.8.4-4).
+before the old one with the same filter ends, so that nothing is lost in between (3.8.4-4). Before
+either, it is noted how messages under way were sent.
 """
 
 from __future__ import annotations
@@ -281,18 +282,34 @@ class Subscribing(Receiver):
     ) -> None:
         link = self._link
         granted = _GRANTED[subscribed.options.qos]
+        key, arguments = _binding(subscribed)
+        is_same = before is not None and _binding(before) == (key, arguments)
+
+        def on_noted(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                self._refuse(refusal, on_done)
+            else:
+                self._submit(command, on_bound)
 
         def on_bound(refusal: RequestRefused | None) -> None:
             if refusal is not None:
                 self._refuse(refusal, on_done)
                 return
             link.subscriptions.put(subscribed)
-            if before is not None and _binding(before) != _binding(subscribed):
+            if is_same:
+                on_done(granted)
+            else:
+                # Messages may have been sent meanwhile.
+                self._delivering.keep_as_sent(subscribed, on_noted_again)
+
+        def on_noted_again(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                self._refuse(refusal, on_done)
+            elif before is not None:
                 self._unbind(session, before, lambda _: on_done(granted))
             else:
                 on_done(granted)
 
-        key, arguments = _binding(subscribed)
         command = BindDestination(
             vhost=DEFAULT_VHOST,
             source=NAMES_EXCHANGE,
@@ -300,7 +317,10 @@ class Subscribing(Receiver):
             key=key,
             arguments=arguments,
         )
-        self._submit(command, on_bound)
+        if is_same:
+            on_noted(None)
+        else:
+            self._delivering.keep_as_sent(subscribed, on_noted)
 
     def _unbind(
         self,
@@ -377,11 +397,21 @@ class Subscribing(Receiver):
             self._end_live(subscribed)
             on_done(_R.SUCCESS)
         else:
+            self._end_binding(link.session, subscribed, on_done)
 
-            def on_unbound(refusal: RequestRefused | None) -> None:
-                on_done(_R.SUCCESS if refusal is None else _R.UNSPECIFIED_ERROR)
+    def _end_binding(self, session: Session, subscribed: Subscribed, on_done: OnReason) -> None:
+        def on_noted(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                # As if nobody had asked.
+                self._link.subscriptions.put(subscribed)
+                self._refuse(refusal, on_done)
+            else:
+                self._unbind(session, subscribed, on_unbound)
 
-            self._unbind(link.session, subscribed, on_unbound)
+        def on_unbound(refusal: RequestRefused | None) -> None:
+            on_done(_R.SUCCESS if refusal is None else _R.UNSPECIFIED_ERROR)
+
+        self._delivering.keep_as_sent(subscribed, on_noted)
 
     # -- the end
 

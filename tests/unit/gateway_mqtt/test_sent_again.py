@@ -1,0 +1,146 @@
+"""What a session was sent and has not acknowledged comes again as it was, whatever has changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.gateway.mqtt.sent_as import SentAs
+from kafkaesque.protocols.mqtt import packets as p
+from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
+from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
+from tests.unit.gateway_mqtt.test_quality_2 import is_empty, left
+
+
+@pytest.fixture
+def three() -> Ground:
+    return Ground(seed=8, brokers=3)
+
+
+def seen(found: p.Publish) -> tuple[object, ...]:
+    """All that is the same each time."""
+    identifiers = found.properties.subscription_identifiers
+    return found.packet_id, found.topic, found.payload, found.qos, found.retain, identifiers
+
+
+def comes_again(client: MqttClient, first: p.Publish) -> None:
+    again = client.message(acknowledge=False)
+    assert (seen(again), again.dup) == (seen(first), True)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_retained_message_comes_again(three: Ground, qos: int) -> None:
+    me, topic = new_name(), new_name("rooms/")
+    three.client(new_name(), 2).publish(topic, b"x", qos, retain=True)
+    client = three.session(me)
+    client.subscribe(topic, qos=2, identifier=7)
+    first = client.message(acknowledge=False)
+    assert seen(first)[2:] == (b"x", qos, True, (7,))
+    assert not first.dup
+    client.unsubscribe(topic)
+    client.vanish()
+    second = three.session(me, 2)
+    comes_again(second, first)
+    second.vanish()
+    three.kill(2)
+    third = three.session(me, 3)
+    comes_again(third, first)
+    third.acknowledge(first)
+    assert third.is_silent(200)
+    is_empty(three, me)
+
+
+def test_retained_messages_are_kept_though_their_client_leaves_at_once(three: Ground) -> None:
+    me, root = new_name(), new_name("root")
+    publisher = three.client(new_name(), 2)
+    for number in range(300):
+        publisher.publish(f"{root}/{number}", b"%d" % number, number % 2, retain=True)
+    publisher.publish(f"{root}/big", b"x" * 1_000_000, retain=True)
+    publisher.publish(f"{root}/large", b"y" * 1_000_000, retain=True)
+    client = three.session(me)
+    client.subscribe(f"{root}/#", qos=1)
+    client.vanish()
+    three.wait(2_000)
+    back = three.session(me, 3)
+    found = [back.message() for _ in range(152)]
+    assert all(each.retain and each.qos == 1 for each in found)
+    numbers = {each.topic.removeprefix(f"{root}/") for each in found}
+    assert numbers == {str(each) for each in range(1, 300, 2)} | {"big", "large"}
+    assert back.is_silent(200)
+    is_empty(three, me)
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_what_was_sent_comes_again_without_its_subscription(
+    three: Ground, is_resumed: bool
+) -> None:
+    me, root = new_name(), new_name("root")
+    client = three.session(me)
+    client.subscribe(f"{root}/+", qos=1, identifier=7)
+    publisher = three.client(new_name(), 2)
+    for number in range(3):
+        publisher.publish(f"{root}/{number}", b"%d" % number, 2)
+    first, second, last = (client.message(acknowledge=False) for _ in range(3))
+    assert [each.qos for each in (first, second, last)] == [1, 1, 1]
+    if is_resumed:
+        client.vanish()
+        client = three.session(me)
+        for each in (first, second, last):
+            comes_again(client, each)
+    assert client.unsubscribe(f"{root}/+") == (R.SUCCESS,)
+    publisher.publish(f"{root}/after", b"x", 2)
+    client.acknowledge(second)
+    three.wait(100)
+    client.vanish()
+    back = three.session(me, 3)
+    comes_again(back, first)
+    comes_again(back, last)
+    back.acknowledge(first)
+    three.wait(100)
+    back.vanish()
+    # The note that says how outlives any number of connections.
+    third = three.session(me, 2)
+    comes_again(third, last)
+    third.acknowledge(last)
+    assert third.is_silent(200)
+    is_empty(three, me)
+
+
+@pytest.mark.parametrize("again", ["{}", "{}/#"])
+def test_what_was_sent_keeps_its_quality(three: Ground, again: str) -> None:
+    me, topic = new_name(), new_name("rooms/")
+    client = three.session(me)
+    client.subscribe(topic, qos=1)
+    publisher = three.client(new_name(), 2)
+    publisher.publish(topic, b"first", 2)
+    first = client.message(acknowledge=False)
+    client.subscribe(again.format(topic), qos=2, identifier=3)
+    publisher.publish(topic, b"second", 2)
+    second = client.message(acknowledge=False)
+    assert (first.qos, second.qos) == (1, 2)
+    client.vanish()
+    back = three.session(me, 2)
+    comes_again(back, first)
+    comes_again(back, second)
+    back.acknowledge(first)
+    back.acknowledge(second)
+    is_empty(three, me)
+
+
+def test_a_note_ends_though_its_messages_are_gone(
+    three: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me, topic = new_name(), new_name("rooms/")
+    client = three.session(me)
+    client.subscribe(topic, qos=1)
+    three.client(new_name(), 2).publish(topic, b"x")
+    first = client.message(acknowledge=False)
+    client.unsubscribe(topic)
+    with monkeypatch.context() as patch:
+        # As if the broker had died between the end of the message and that of the note.
+        patch.setattr(SentAs, "_maybe_end", lambda _: None)
+        client.acknowledge(first)
+        three.wait(200)
+    assert left(three, me) == 1
+    client.vanish()
+    assert three.session(me, 2).is_silent(200)
+    is_empty(three, me)
