@@ -6,7 +6,8 @@ everything is compared that each client has been sent since, and whether its con
 Answers to one step come in no particular order between topics, so they are compared as sets.
 
 Not compared are packet ids, which a broker chooses; properties but subscription identifiers; and
-whether anybody has subscribed to what was published, which a broker need not say.
+whether anybody has subscribed to what was published, which a broker need not say. What needs time,
+windows or groups is compared by `bench/mosquitto_features.py`.
 
 Not made are steps at which Mosquitto 2.0.11 differs from us:
 
@@ -19,8 +20,6 @@ Not made are steps at which Mosquitto 2.0.11 differs from us:
 - A message of QoS 2 whose PUBREL does not come is passed on at PUBLISH here, and there at PUBREL.
   Both ways are in the specification (4.3.3).
 - A filter that is subscribed to again with other options: it keeps the old ones (3.8.4-3).
-- A retained message of QoS 1 or 2 that the client has not acknowledged when it comes back: it sends
-  it again, as it should (4.4.0-1), and we do not.
 
 Left out of what is compared: it does not tell a client that it was taken over (3.1.4-3).
 """
@@ -58,18 +57,25 @@ EXPIRY_S: Final = 3_600
 
 
 class Step(NamedTuple):
-    """What one client does."""
+    """What one client does, or nobody."""
 
     client: str
-    #: `connect`, `vanish`, or a packet.
+    #: `connect`, `vanish`, `acknowledges`, `waits`, or a packet.
     what: str
     packet: p.Packet | None = None
     #: Whether it acknowledges messages, from its connection on.
     answers: bool = True
+    #: How many messages it acknowledges now, or how many seconds go by.
+    count: int = 0
+    #: What it sends at once, behind the packet.
+    more: tuple[p.Packet, ...] = ()
 
     def __str__(self) -> str:
         said = "" if self.packet is None else f" {_shown(self.packet)}"
-        return f"{self.client} {self.what}{said}{'' if self.answers else ', acknowledges nothing'}"
+        count = f" {self.count}" if self.count else ""
+        more = f" and {len(self.more)} more" if self.more else ""
+        silent = "" if self.answers else ", acknowledges nothing"
+        return f"{self.client} {self.what}{count}{said}{more}{silent}"
 
 
 def _shown(value: object) -> str:
@@ -192,22 +198,40 @@ class Ours:
 class Side:
     """One of the brokers, and its clients."""
 
-    def __init__(self, connect: Callable[[str, Version], Wire]) -> None:
+    def __init__(
+        self, connect: Callable[[str, Version], Wire], wait: Callable[[int], None]
+    ) -> None:
+        """`wait` lets seconds go by."""
         self._connect = connect
+        self._wait = wait
         self._wires: dict[str, Wire] = {}
-        #: Clients that acknowledge nothing.
+        #: Clients that acknowledge nothing but when they are told to.
         self._silent: set[str] = set()
+        self._held: dict[str, list[p.Publish]] = {}
+        #: How long the messages of the last step are still to live, in their order.
+        self.lives_s: list[int] = []
 
     def take(self, step: Step) -> dict[str, list[str]]:
         """Take a step; return what each client is sent, in short."""
         name, packet = step.client, step.packet
         said: dict[str, list[str]] = {each: [] for each in NAMES}
-        if step.what == "vanish":
+        self.lives_s.clear()
+        if step.what == "waits":
+            self._wait(step.count)
+        elif step.what == "acknowledges":
+            held = self._held[name]
+            for each in held[: step.count]:
+                answer = _answer(each)
+                assert answer is not None
+                self._wires[name].send(answer)
+            del held[: step.count]
+        elif step.what == "vanish":
             self._wires.pop(name).vanish()
         elif isinstance(packet, p.Connect):
             before = self._wires.get(name)
             wire = self._wires[name] = self._connect(name, packet.version)
             self._silent.discard(name)
+            self._held[name] = []
             if not step.answers:
                 self._silent.add(name)
             wire.send(packet)
@@ -215,7 +239,8 @@ class Side:
                 last = [each for each in before.end() if not isinstance(each, p.Disconnect)]
                 said[name] += [f"before: {_short(each)}" for each in last]
         elif packet is not None:
-            self._wires[name].send(packet)
+            for each in (packet, *step.more):
+                self._wires[name].send(each)
             if isinstance(packet, p.Disconnect):
                 self._wires.pop(name).end()
         self._settle(said)
@@ -230,13 +255,26 @@ class Side:
                 for packet in wire.take():
                     quiet = 0
                     said[name].append(_short(packet))
+                    self._note_life(packet)
                     answer = _answer(packet)
-                    is_held = isinstance(packet, p.Publish) and name in self._silent
-                    if answer is not None and not is_held:
+                    if isinstance(packet, p.Publish) and name in self._silent:
+                        self._held[name] += [packet] if packet.qos else []
+                    elif answer is not None:
                         wire.send(answer)
                 if not wire.is_open():
                     said[name].append("closed")
                     del self._wires[name]
+
+    @property
+    def held(self) -> dict[str, int]:
+        """How many messages clients have that they have not acknowledged."""
+        return {name: len(found) for name, found in self._held.items()}
+
+    def _note_life(self, packet: p.Packet) -> None:
+        if isinstance(packet, p.Publish):
+            left_s = packet.properties.message_expiry_interval_s
+            if left_s is not None:
+                self.lives_s.append(left_s)
 
     def close(self) -> None:
         """Leave."""
@@ -307,8 +345,6 @@ class _Author:
             return self._connect(name)
         kinds = ("publish",) * 5 + ("subscribe",) * 3 + ("unsubscribe", "vanish", "leave")
         kind = dice.choice(kinds if connected.will else (*kinds, "again"))
-        if kind == "subscribe" and name in self._silent:
-            kind = "publish"
         match kind:
             case "publish":
                 return self._publish(name)
@@ -421,13 +457,19 @@ def steps_of(seed: int, number: int) -> list[Step]:
     return [author.step() for _ in range(dice.randint(5, STEPS_MAX))]
 
 
-def compare_meeting(port: int, ground: Ground, steps: Sequence[Step]) -> str | None:
-    """Take all steps on both sides; return where they differ first, or None."""
+def sides(port: int, ground: Ground) -> tuple[Side, Side]:
+    """Return Mosquitto's side, and ours."""
 
     def at_ours(name: str, version: Version) -> Wire:
         return Ours(ground, 1 + NAMES.index(name), version)
 
-    theirs, ours = Side(lambda _, version: Theirs(port, version)), Side(at_ours)
+    theirs = Side(lambda _, version: Theirs(port, version), time.sleep)
+    return theirs, Side(at_ours, lambda seconds: ground.wait(seconds * 1_000))
+
+
+def compare_meeting(port: int, ground: Ground, steps: Sequence[Step]) -> str | None:
+    """Take all steps on both sides; return where they differ first, or None."""
+    theirs, ours = sides(port, ground)
     try:
         for number, step in enumerate(steps):
             their, our = theirs.take(step), ours.take(step)

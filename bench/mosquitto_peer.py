@@ -4,9 +4,10 @@ Every row of the codec's table of clauses, and random sessions, are sent to Debi
 to our connection. What both say is compared: whether they hang up, and every answer but the
 properties and, where both hang up, the reason. Where Mosquitto differs from the specification, or
 has other limits, `DIFFERENCES` says so; any other difference is printed and ends the run with code
-1. In further sessions several clients meet at brokers: see `bench/mosquitto_meetings.py`.
+1. In further sessions several clients meet at brokers: see `bench/mosquitto_meetings.py` and
+`bench/mosquitto_features.py`.
 
-    scripts/peers --mosquitto                the table, 300 sessions, and 100 with several clients
+    scripts/peers --mosquitto                the table, 300 sessions, and 153 with several clients
     scripts/peers --mosquitto --seed 7       sessions from another seed
 """
 
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.mosquitto_features import check_features
 from bench.mosquitto_meetings import check_meetings
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.protocols.mqtt import packets as p
@@ -44,6 +46,7 @@ persistence false
 max_packet_size 1000
 max_keepalive 65535
 log_type none
+max_queued_messages 0
 """
 _LENIENT = "Mosquitto does not look; the specification forbids it"
 _LIMIT = "another limit"
@@ -259,10 +262,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sessions", type=int, default=300)
     parser.add_argument("--meetings", type=int, default=100)
+    parser.add_argument("--features", type=int, default=100, help="percent of their sessions")
     options = parser.parse_args()
     with mosquitto() as port:
         different = check_table(port) + check_sessions(port, options.seed, options.sessions)
         different += check_meetings(port, options.seed, range(options.meetings))
+        different += check_features(port, options.seed, options.features)
     print(f"{different} differences")
     sys.exit(1 if different else 0)
 
