@@ -56,6 +56,7 @@ DIFFERENCES: dict[str, str] = {
     "MQTT 3.1": "Mosquitto speaks it",
     "a client id above the bound": _LIMIT,
     "topic alias above the maximum": _LIMIT,
+    "more messages than receive maximum": _LIMIT,
     "a packet above the maximum": "its limit is on what clients say that they can take",
     "authentication data without a method": _LENIENT,
     "a length that is longer than it has to be": _LENIENT,

@@ -9,7 +9,10 @@ from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties as AmqpProperties
 from kafkaesque.protocols.amqp.wire import Table
+from kafkaesque.protocols.mqtt import packets as p
+from kafkaesque.protocols.mqtt.packets import Version
 from kafkaesque.protocols.mqtt.properties import Properties
+from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
 from kafkaesque.routing.live_message import LiveMessage
 from kafkaesque.routing.names import MQTT
 from kafkaesque.routing.transformations.rules import read_rule
@@ -71,6 +74,28 @@ def test_what_mqtt_publishes_reaches_queues_of_amqp(ground: Ground, amqp: AmqpCl
     assert properties.reply_to == "answers.here"
     assert properties.headers == {"unit": "C"}
     assert 50_000 < int(properties.expiration or 0) <= 60_000
+
+
+@pytest.mark.parametrize("version", list(Version))
+def test_a_queue_that_is_full_refuses_what_mqtt_publishes(
+    ground: Ground, amqp: AmqpClient, version: Version
+) -> None:
+    topic, queue = new_name("root"), new_name("full")
+    options = Table({"x-max-length": 1, "x-overflow": "reject-publish"})
+    amqp.call(m.QueueDeclare(queue=queue, arguments=options), m.QueueDeclareOk)
+    bind = m.QueueBind(queue=queue, exchange="amq.topic", routing_key=topic)
+    amqp.call(bind, m.QueueBindOk)
+    client = ground.client(new_name(), version=version)
+    assert client.publish(topic, b"1") is R.SUCCESS
+    if version is Version.V5:
+        for qos in (1, 2):
+            assert client.publish(topic, b"2", qos) is R.QUOTA_EXCEEDED
+        assert client.publish(new_name("root")) is R.NO_MATCHING_SUBSCRIBERS
+    else:
+        # It has no way to say so.
+        client.send(p.Publish(topic=topic, payload=b"2", qos=1, packet_id=7))
+        assert client.ends() is None
+    assert amqp.get(queue)[2] == b"1"
 
 
 def test_a_binding_changes_what_mqtt_publishes_and_subscribers_get_it_as_it_was(

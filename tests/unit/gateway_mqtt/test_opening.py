@@ -121,6 +121,24 @@ def test_too_many_subscriptions_are_refused(ground: Ground) -> None:
     assert client.subscribe("many/more", "many/1") == (R.QUOTA_EXCEEDED, R.GRANTED_QOS_2)
 
 
+@pytest.mark.parametrize("version", list(Version))
+def test_who_has_too_much_under_way_is_hung_up_on(ground: Ground, version: Version) -> None:
+    client = ground.client(new_name(), version=version)
+    topic, is_v5 = new_name("rooms/"), version is Version.V5
+    for number in range(1, 32 if is_v5 else 100):
+        client.send(p.Publish(topic=topic, payload=b"x", qos=2, packet_id=number))
+        client.expect(p.Pubrec)
+    # What is released makes room.
+    client.send(p.Pubrel(packet_id=1))
+    client.expect(p.Pubcomp)
+    last = 33 if is_v5 else 101
+    for number in range(last - 1, last + 1):
+        client.send(p.Publish(topic=topic, payload=b"x", qos=2, packet_id=number))
+        client.expect(p.Pubrec)
+    client.send(p.Publish(topic=topic, payload=b"x", qos=2, packet_id=last + 1))
+    assert client.ends() is (R.RECEIVE_MAXIMUM_EXCEEDED if is_v5 else None)
+
+
 def test_a_filter_that_stands_twice_counts_as_it_stands_last(ground: Ground) -> None:
     topic = new_name("rooms/")
     client = ground.session(new_name())
