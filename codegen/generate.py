@@ -1,5 +1,6 @@
 """Writes the Kafka codec from `codegen/kafka_schema/*.json`, pages of options, metrics and APIs,
-boards, what is made of the admin API's routes, and SQS's operations from botocore's description.
+boards, what is made of the admin API's routes, SQS's operations from botocore's description, and
+the pictures of docs/concepts.
 
 Needs what the package needs, and botocore, which stands in requirements/test.txt.
 
@@ -20,6 +21,7 @@ import boards
 import clauses_page
 import metrics_page
 import options_page
+import pictures
 import properties_page
 import sqs_service
 from kafka_emitter import Formats
@@ -31,7 +33,7 @@ CODEGEN = Path(__file__).resolve().parent
 #: Pages of the documentation that are made of tables in the code.
 PAGES = (options_page, metrics_page, apis_page, properties_page, clauses_page)
 #: Other files, each with what it is made of.
-FILES = {**api_pages.FILES, **boards.FILES, **sqs_service.FILES}
+FILES = {**api_pages.FILES, **boards.FILES, **sqs_service.FILES, **pictures.FILES}
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"
 
 HEADER = """\
