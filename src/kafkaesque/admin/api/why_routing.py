@@ -62,7 +62,8 @@ def _named(found: Sequence[Destination], sees: Sees) -> str:
     if not seen:
         return "places that you may not see"
     others = "" if len(seen) == len(found) else ", and others that you may not see"
-    return f"{len(seen)} places: {', '.join(seen[:NAMES_MAX])}{others}"
+    places = "1 place" if len(seen) == 1 else f"{len(seen)} places"
+    return f"{places}: {', '.join(seen[:NAMES_MAX])}{others}"
 
 
 def _nowhere_link(exchange: Exchange, shown: str, message: RoutedMessage, sees: Sees) -> Link:
