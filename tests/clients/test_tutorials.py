@@ -17,8 +17,8 @@ from tests.waiting import DEADLINE_S
 #: Files that are saved, lines that are typed, and outputs that are compared.
 COUNTS = {
     "kafka-client.md": (2, 8, 6),
-    "queue-worker.md": (2, 8, 4),
-    "rabbitmq-team.md": (3, 10, 3),
+    "queue-worker.md": (2, 8, 5),
+    "rabbitmq-team.md": (3, 10, 5),
     "device.md": (2, 8, 4),
 }
 PORTS = {"kafka": 9092, "admin": 8080, "amqp": 5672, "mqtt": 1883}
