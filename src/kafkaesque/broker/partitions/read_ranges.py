@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kafkaesque.broker.partitions.partition_sealing import Located, OpenedBatches
 from kafkaesque.env.disk import Buffer, Disk
+
+#: A longer range is read off the loop even if it is cached: to copy 1 MiB takes the loop 3 ms.
+CACHED_BYTES_MAX: Final = 256 * 1024
 
 
 def read_ranges(
     disk: Disk, ranges: Sequence[Located], on_read: Callable[[bytes | Exception], None]
 ) -> None:
-    """Call with all bytes, or with why they cannot be read: within this call if all is cached."""
+    """Call with all bytes, or with why they cannot be read: within this call if that is quick.
+
+    It is where all is cached, and none of it is longer than `CACHED_BYTES_MAX`.
+    """
     _Reading(disk, ranges, on_read).go_on()
 
 
@@ -37,7 +44,8 @@ class _Reading:
                 self._pieces.append(piece)
                 left.pop(0)
                 continue
-            cached = piece.file.read_cached(piece.position, piece.length)
+            is_short = piece.length <= CACHED_BYTES_MAX
+            cached = piece.file.read_cached(piece.position, piece.length) if is_short else None
             if cached is None:
                 self._disk.read(piece.file, piece.position, piece.length, self._on_piece)
                 return
