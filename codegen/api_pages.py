@@ -110,6 +110,9 @@ Bytes are base64, timestamps texts. |
 - A search looks with `json_path` into JSON as it was written. With `"decoded":true` in its `filter`
   it decodes values first, which takes longer: about half a million JSON values a second, or 90,000
   of 200 bytes in Avro, where undecoded JSON is searched at 3.5 million.
+- A batch that cannot be read, or that decompresses to more than 64 MiB, does not end a search or a
+  page: `passed_over` says which offsets it has, and why. A search ends with its 100th such range,
+  and can go on from there.
 - Decoding needs what showing needs, Read on the topic or the queue. A schema counts as unknown
   unless the client may also Describe one of its subjects, as at the registry itself.
 - Bounds: 1 MiB a value, which becomes at most 2 MiB of JSON, 64 levels deep; 8 MiB of JSON and 100

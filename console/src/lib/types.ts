@@ -495,6 +495,7 @@ export interface MessagePage {
   sources: Origin[];
   items: Message[];
   positions: Position[];
+  passed_over: PassedOver[];
 }
 
 /** What a reset changes in one partition. */
@@ -641,6 +642,14 @@ export interface Partition {
   stable_offset: number | null;
   in_sync: number[] | null;
   bytes: number | null;
+}
+
+/** A range of offsets that could not be looked at, up to and without `next`. */
+export interface PassedOver {
+  partition: number;
+  first: number;
+  next: number;
+  reason: string;
 }
 
 /** A query of Spark's, as far as the cluster knows it: what it writes, or what it reads. */
@@ -992,6 +1001,7 @@ export interface SearchLine {
   reason?: string | null;
   positions?: Record<string, number> | null;
   missing?: Record<string, string> | null;
+  passed_over?: PassedOver[] | null;
 }
 
 /** What to search, and for how long. */

@@ -31,7 +31,8 @@ from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
-from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
@@ -277,12 +278,15 @@ class ApiGround:
         assert not isinstance(answer, RequestRefused), answer
         return answer
 
-    def publish(self, topic: str, partition: int, *records: Record) -> int:
+    def publish(
+        self, topic: str, partition: int, *records: Record, codec: Codec = Codec.NONE
+    ) -> int:
         """Append records; return the first one's offset."""
         done: list[object] = []
+        placed = [each._replace(offset=at) for at, each in enumerate(records)]
         self.cluster.brokers["b1"].doors.publishing.publish(
             TopicPartition(topic, partition),
-            bytes(encode_batch([each._replace(offset=at) for at, each in enumerate(records)])),
+            bytes(encode_batch(placed, BatchOptions(codec=codec))),
             acks=-1,
             timeout_ms=10_000,
             on_done=done.append,

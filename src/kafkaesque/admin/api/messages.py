@@ -76,6 +76,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     headers: list[Header] = []
 
 
+class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of offsets that could not be looked at, up to and without `next`."""
+
+    partition: int
+    first: int
+    next: int
+    reason: str
+
+
 class SearchFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which messages are searched for; all that is given has to hold."""
 

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from kafkaesque.admin.api.fan_out import PartPage
-from kafkaesque.admin.api.messages import Form, Message, SearchFilter
+from kafkaesque.admin.api.messages import Form, Message, PassedOver, SearchFilter
 from kafkaesque.admin.api.values import (
     BrokerState,
     Connected,
@@ -217,14 +217,15 @@ class ScanQuestion(msgspec.Struct, frozen=True, kw_only=True):
     client: OnBehalfOf | None = None
 
 
-class ScanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class ScanAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was found, and how far it was looked."""
 
     matches: list[Message]
-    #: Whatever lies before it, from the beginning of the question, was looked at.
+    #: Whatever lies before it, from the beginning of the question, was looked at or passed over.
     next: int
     records: int
     bytes: int
+    passed_over: list[PassedOver] = []
 
 
 class QueueRow(msgspec.Struct, frozen=True, array_like=True):

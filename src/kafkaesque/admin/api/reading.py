@@ -16,6 +16,7 @@ from kafkaesque.admin.api.messages import (
     Form,
     Format,
     Message,
+    PassedOver,
     SearchFilter,
 )
 from kafkaesque.admin.api.numbers import Number, Unsigned
@@ -80,6 +81,8 @@ class MessagePage(View, frozen=True, kw_only=True):
 
     items: list[Message]
     positions: list[Position]
+    #: What lies on the page and could not be read.
+    passed_over: list[PassedOver]
 
 
 class MessagePages:
@@ -132,6 +135,7 @@ class _PageRead:
         }
         self._sources: list[Origin] = []
         self._messages: list[Message] = []
+        self._passed_over: list[PassedOver] = []
         self._left = 0
 
     def start(self) -> None:
@@ -204,6 +208,7 @@ class _PageRead:
                 self._fail(led, answer)
                 return
             self._messages += answer.matches
+            self._passed_over += answer.passed_over
             self._positions[led.partition] = Position(
                 partition=led.partition,
                 start_offset=led.start_offset,
@@ -244,6 +249,7 @@ class _PageRead:
                 sources=self._sources,
                 items=found,
                 positions=[self._shown(each, found) for each in self._positions.values()],
+                passed_over=self._passed_over,
             )
         )
 

@@ -10,7 +10,7 @@ look at its records.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from kafkaesque.admin.api.fan_out import OnAnswer, PartServer
 from kafkaesque.admin.api.messages import (
     Form,
     Message,
+    PassedOver,
     SearchFilter,
     schema_header,
     show_message,
@@ -29,17 +30,24 @@ from kafkaesque.admin.api.part_pages import SCAN, ScanAnswer, ScanQuestion
 from kafkaesque.admin.decoding.bounds import UndecodableError
 from kafkaesque.admin.decoding.decoder import VALUE_HEADER, Decoder
 from kafkaesque.broker.requests.commands import FetchResult
-from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.record_errors import DecompressionTooLarge, RecordError
 from kafkaesque.model.records import RecordColumns, decode_columns
 from kafkaesque.transactions.committed_filter import CommittedFilter
+
+PlacedT = TypeVar("PlacedT", Message, PassedOver)
 
 #: Read and searched at a time; a question ends after so many of them.
 PIECE_BYTES_MAX: Final = 1024 * 1024
 PIECES_MAX: Final = 8
-#: What one batch may decompress to.
+#: What one batch may decompress to, as where it is produced; one that takes more is passed over.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+#: A question ends after the batch with which it has decompressed so much: it has 2 s.
+UNPACKED_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Ranges that are passed over for one question; it ends with the last of them.
+PASSED_OVER_MAX: Final = 100
 #: So long a leader may take to read one piece.
 READ_MS_MAX: Final = 2_000
 #: What may stand for another character in JSON.
@@ -74,8 +82,25 @@ class Found:
     records: int = 0
     #: After the last record that was looked at.
     next: int = 0
+    #: What could not be looked at; the partition is not said.
+    passed_over: list[PassedOver] = field(default_factory=list)
+    #: Bytes of batches that were compressed.
+    unpacked: int = 0
     #: Whether nothing more may be decoded, so that nobody knows what fits.
     is_spent: bool = False
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it has taken enough for one question."""
+        return self.unpacked >= UNPACKED_BYTES_MAX or len(self.passed_over) >= PASSED_OVER_MAX
+
+    def pass_over(self, first: int, end: int, reason: str) -> None:
+        """Note a range; one that follows the one before is told with that."""
+        last = self.passed_over[-1] if self.passed_over else None
+        if last is not None and last.next == first:
+            self.passed_over[-1] = msgspec.structs.replace(last, next=end)
+        else:
+            self.passed_over.append(PassedOver(partition=-1, first=first, next=end, reason=reason))
 
 
 class _Scan:
@@ -92,6 +117,8 @@ class _Scan:
         self._records = 0
         self._next = question.offset
         self._messages: list[Message] = []
+        self._passed_over: list[PassedOver] = []
+        self._unpacked = 0
         self._decoding = DecodingRun(context, question.topic, question.client)
         self._room = Room(records=question.matches_max, bytes=question.bytes_max)
 
@@ -127,7 +154,9 @@ class _Scan:
         if found is None:
             self._on_done(RequestRefused(f"the records cannot be searched: {error}"))
             return
-        self._messages += self._placed(found)
+        self._messages += self._placed(found.messages)
+        self._passed_over += self._placed(found.passed_over)
+        self._unpacked += found.unpacked
         self._room = found.room
         self._records += found.records
         is_stuck = found.next <= self._next
@@ -136,6 +165,8 @@ class _Scan:
         if (
             is_stuck
             or found.is_spent
+            or self._unpacked >= UNPACKED_BYTES_MAX
+            or len(self._passed_over) >= PASSED_OVER_MAX
             or self._room.is_full
             or not self._pieces_left
             or self._next >= self._question.until
@@ -144,14 +175,18 @@ class _Scan:
         else:
             self._read()
 
-    def _placed(self, found: Found) -> list[Message]:
+    def _placed(self, found: list[PlacedT]) -> list[PlacedT]:
         partition = self._question.partition
-        return [msgspec.structs.replace(each, partition=partition) for each in found.messages]
+        return [msgspec.structs.replace(each, partition=partition) for each in found]
 
     def _end(self) -> None:
         self._on_done(
             ScanAnswer(
-                matches=self._messages, next=self._next, records=self._records, bytes=self._bytes
+                matches=self._messages,
+                next=self._next,
+                records=self._records,
+                bytes=self._bytes,
+                passed_over=self._passed_over,
             )
         )
 
@@ -167,10 +202,11 @@ def search(
     """Search batches; touches nothing else, so that it may be done on another thread.
 
     The messages that are found do not say their partition. If the decoder misses schemas, nothing
-    that was found counts.
+    that was found counts. A batch that cannot be read, or takes too much when it is decompressed,
+    is passed over.
 
     Raises:
-        KafkaesqueError: a batch cannot be read.
+        RecordError: these are no batches.
     """
     view = memoryview(result.records)
     committed = CommittedFilter(result.aborted)
@@ -179,14 +215,32 @@ def search(
         is_shown = committed.is_shown(header)
         if header.next_offset <= offsets.start:
             continue
-        if header.base_offset >= offsets.stop or found.room.is_full:
+        if header.base_offset >= offsets.stop or found.room.is_full or found.is_heavy:
             return found
-        if is_shown:
-            columns = decode_columns(view, DECOMPRESSED_BYTES_MAX, at=header.at)
-            if not _search_batch(columns, matcher, offsets, found, form, decoder):
-                return found
+        columns = _columns(view, header, offsets, found) if is_shown else None
+        if columns is not None and not _search_batch(
+            columns, matcher, offsets, found, form, decoder
+        ):
+            return found
         found.next = min(header.next_offset, offsets.stop)
     return found
+
+
+def _columns(
+    view: memoryview, header: BatchHeader, offsets: range, found: Found
+) -> RecordColumns | None:
+    """Return a batch's records; None if they are passed over, which is noted."""
+    try:
+        columns = decode_columns(view, DECOMPRESSED_BYTES_MAX, at=header.at)
+    except RecordError as error:
+        # Where it lies in what was fetched says nothing to people.
+        reason = str(error).removeprefix(f"record batch at byte {header.at}: ")
+        first, end = max(header.base_offset, offsets.start), min(header.next_offset, offsets.stop)
+        found.pass_over(first, end, reason)
+        found.unpacked += DECOMPRESSED_BYTES_MAX if isinstance(error, DecompressionTooLarge) else 0
+        return None
+    found.unpacked += len(columns.payload) if header.is_compressed else 0
+    return columns
 
 
 def _search_batch(

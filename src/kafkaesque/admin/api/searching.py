@@ -17,7 +17,7 @@ import msgspec
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
-from kafkaesque.admin.api.messages import Form, Format, Message, SearchFilter
+from kafkaesque.admin.api.messages import Form, Format, Message, PassedOver, SearchFilter
 from kafkaesque.admin.api.numbers import Int32, Int64
 from kafkaesque.admin.api.part_pages import (
     OFFSET_AT,
@@ -46,6 +46,8 @@ MATCHES_MAX: Final = 10_000
 SECONDS_MAX: Final = 120
 #: Shown of the matches of one question.
 ANSWER_BYTES_MAX: Final = 512 * 1024
+#: Ranges that a search passes over; it ends with them as with its limit of matches.
+PASSED_OVER_MAX: Final = 100
 LINES: Final = "application/x-ndjson"
 
 
@@ -82,6 +84,8 @@ class SearchLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     positions: dict[str, int] | None = None
     #: Partitions that could not be looked at, with the reasons.
     missing: dict[str, str] | None = None
+    #: Ranges within the others that could not be looked at: broken, or too large when decompressed.
+    passed_over: list[PassedOver] | None = None
 
 
 class SearchPages:
@@ -149,6 +153,7 @@ class _Search:
         self._positions: dict[int, int] = {}
         self._ends: dict[int, int] = {}
         self._missing: dict[int, str] = {}
+        self._passed_over: list[PassedOver] = []
         self._total = 0
         self._records = 0
         self._bytes = 0
@@ -256,7 +261,8 @@ class _Search:
         """Ask the next leader, if the client has room for what comes."""
         if self._is_over or not self._outlet.has_room:
             return
-        if self._matches >= self._request.limit:
+        is_full = len(self._passed_over) >= PASSED_OVER_MAX
+        if self._matches >= self._request.limit or is_full:
             self._end("limit")
         elif not self._left:
             self._end("complete")
@@ -299,6 +305,7 @@ class _Search:
         self._records += answer.next - self._positions[partition]
         self._bytes += answer.bytes
         self._matches += len(answer.matches)
+        self._passed_over += answer.passed_over
         is_stuck = answer.next <= self._positions[partition]
         self._positions[partition] = answer.next
         if is_stuck:
@@ -319,6 +326,7 @@ class _Search:
             reason=reason,
             positions={str(key): value for key, value in sorted(self._positions.items())},
             missing={str(key): value for key, value in sorted(self._missing.items())} or None,
+            passed_over=self._passed_over or None,
         )
 
     def _end(self, reason: str) -> None:
