@@ -271,3 +271,13 @@ ensure_console_packages() {
     (cd console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) || return
     printf '%s\n' "$state" >console/node_modules/.stamp
 }
+
+# The browser that the console's tests drive, and the web pages of tests/clients: Debian's package.
+ensure_chromium() {
+    local chromium=${CHROMIUM:-/usr/bin/chromium}
+    [ -x "$chromium" ] && { say "    $("$chromium" --version)"; return; }
+    say "    installing chromium with apt-get"
+    apt-get update -qq || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null ||
+        die "Chromium could not be installed: apt-get install --no-install-recommends chromium"
+}

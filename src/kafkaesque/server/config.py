@@ -189,7 +189,8 @@ SERVER_OPTIONS = OptionTable(
             default=0,
             minimum=0,
             maximum=PORT_MAX,
-            doc="Port of WebSockets, such as 8090; 0: none. The path says what is spoken: /stomp.",
+            doc="Port of WebSockets, such as 8090; 0: none. The path says what is spoken: /mqtt, "
+            "/nats, /stomp.",
         ),
         origins_option("websocket.origins", "Of the listener at websocket.port."),
         Option(
