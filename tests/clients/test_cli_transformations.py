@@ -104,6 +104,36 @@ def test_pika_binds_and_gets_messages_changed_from_any_broker(
             channel.queue_bind(queue, source, "b", {"x-transformation": "nowhere"})
 
 
+def test_a_rule_is_tried_with_a_message_of_amqp_that_stays_in_its_queue(
+    cluster: RabbitMqCluster, cli: Cli
+) -> None:
+    queue = new_name("queue")
+    steps = [
+        {"do": "rename", "at": "n", "to": "m"},
+        {"do": "template", "at": "properties.type", "text": "of {properties.message_id}"},
+        *json.loads(RENAME)["steps"],
+    ]
+    with cluster.connected(2) as connection, connection.channel() as channel:
+        channel.queue_declare(queue, durable=True)
+        channel.confirm_delivery()
+        properties = pika.BasicProperties(delivery_mode=2, headers={"n": 1}, message_id="id")
+        channel.basic_publish("", queue, b'{"old": 1}', properties)
+        words = ("transformation", "test", "--queue", queue, "--rule")
+        found = cli(*words, json.dumps({"steps": steps}), "--json").document
+        assert found == {
+            "applies": True,
+            "headers": {"m": "1"},
+            "properties": {"delivery_mode": "2", "message_id": "id", "type": "of id"},
+            "body": '{"new":1}',
+        }
+        cast = {"do": "cast", "at": "properties.message_id", "to": "number"}
+        fails = json.dumps({"steps": [cast]})
+        assert "cannot become a number" in cli(*words, fails, code=1).errors
+        assert "not both" in cli(*words, RENAME, "a body", code=2).errors
+        _, told, body = channel.basic_get(queue, auto_ack=True)
+        assert (told.headers, body) == ({"n": 1}, b'{"old": 1}')
+
+
 def test_the_python_client_gets_messages_changed_on_their_way_out(
     cluster: RabbitMqCluster, cli: Cli
 ) -> None:

@@ -507,6 +507,12 @@ export interface MovedOffset {
   end_offset: number;
 }
 
+/** A header or a property; what is no text is written in JSON. */
+export interface NamedText {
+  name: string;
+  value: string;
+}
+
 /** An exchange to be declared. */
 export interface NewExchange {
   name: string;
@@ -1378,6 +1384,37 @@ export interface TransformationView {
   seen_by: number;
   sources: Origin[];
   transformation: TransformationRow;
+}
+
+/** A rule and a message: one that is given here, or one that waits in a queue. */
+export interface Trial {
+  rule?: string;
+  headers?: Record<string, string>;
+  properties?: Record<string, string>;
+  body?: string;
+  queue?: string | null;
+  partition?: number;
+  offset?: number;
+}
+
+/** What a rule makes of a message. */
+export interface TrialView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  applies: boolean;
+  before: TriedMessage;
+  after: TriedMessage | null;
+  failure: string | null;
+  failures: string;
+  offset: number | null;
+}
+
+/** A message as rules see it. */
+export interface TriedMessage {
+  headers: NamedText[];
+  properties: NamedText[];
+  body: Content;
 }
 
 /** The schema that a key or a value was written with. */

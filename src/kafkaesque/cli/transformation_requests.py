@@ -45,6 +45,35 @@ class _Shown(msgspec.Struct, frozen=True):
     transformation: Stored
 
 
+class NamedText(msgspec.Struct, frozen=True):
+    """A header or a property."""
+
+    name: str
+    value: str
+
+
+class _Body(msgspec.Struct, frozen=True):
+    text: str
+
+
+class TriedMessage(msgspec.Struct, frozen=True):
+    """A message as rules see it."""
+
+    headers: list[NamedText]
+    properties: list[NamedText]
+    body: _Body
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What a rule makes of a message of a queue."""
+
+    applies: bool
+    after: TriedMessage | None
+    failure: str | None
+    failures: str
+    offset: int
+
+
 class _Refusal(msgspec.Struct):
     message: str = "the broker refuses"
 
@@ -107,8 +136,23 @@ def delete(bootstrap: str, vhost: str, name: str) -> None:
     _ask(bootstrap, "DELETE", _path(vhost, name), object)
 
 
-def _path(vhost: str, name: str) -> str:
-    return f"{ROOT}/{quote(name, safe='')}?{urlencode({'vhost': vhost})}"
+def try_out(
+    bootstrap: str, vhost: str, name: str, rule: str, queue: str, partition: int, offset: int
+) -> Trial:
+    """Return what a transformation makes of the first message of a queue from an offset on.
+
+    With a `rule`, in JSON, it is that one which is tried.
+
+    Raises:
+        CommandFailed: no admin port answers, or it refuses.
+    """
+    body = {"rule": rule, "queue": queue, "partition": partition, "offset": offset}
+    # One that is not there has a name, too: it does not matter which.
+    return _ask(bootstrap, "POST", _path(vhost, name or "-", "/try"), Trial, body)
+
+
+def _path(vhost: str, name: str, of: str = "") -> str:
+    return f"{ROOT}/{quote(name, safe='')}{of}?{urlencode({'vhost': vhost})}"
 
 
 def _ask(bootstrap: str, method: str, path: str, kind: type[T], body: object = None) -> T:

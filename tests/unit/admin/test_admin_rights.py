@@ -122,6 +122,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         (_O.DELETE, _T.EXCHANGE, "logs"),
     ),
     "showTransformation": ("GET", "/transformations/v2", None, (_O.DESCRIBE, _T.VHOST, "/")),
+    "tryTransformation": ("POST", "/transformations/v2/try", {}, (_O.DESCRIBE, _T.VHOST, "/")),
     "putTransformation": (
         "PUT",
         "/transformations/v2?dry_run=true",
@@ -502,6 +503,23 @@ def test_a_dry_run_tells_nothing_of_queues_that_may_not_be_seen(
     assert ask("PATCH", "/queues/mails/options", through).status == 403
     allow(cluster.live, READER, _O.WRITE, _T.QUEUE, "secrets")
     assert ask("POST", "/queues/mails/redrive", {"to": "secrets"}).status == 200
+
+
+def test_a_rule_is_tried_with_messages_of_queues_that_may_be_read(
+    cluster: AdminCluster, token: str
+) -> None:
+    def told(queue: str) -> tuple[int, str]:
+        path, body = "/api/v1/transformations/v2/try", {"queue": queue}
+        answer = cluster.ask("POST", path, body=body, token=token)
+        return answer.status, answer.json["error"]
+
+    allow(cluster.live, READER, _O.DESCRIBE, _T.VHOST, "/")
+    assert told("mails") == told("nowhere") == (404, "UnknownQueue")
+    allow(cluster.live, READER, _O.DESCRIBE, _T.QUEUE, "mails")
+    assert told("mails") == (403, "Forbidden")
+    allow(cluster.live, READER, _O.READ, _T.QUEUE, "mails")
+    # It is empty.
+    assert told("mails") == (404, "UnknownMessage")
 
 
 def test_creating_is_allowed_on_the_cluster_as_well(cluster: AdminCluster, token: str) -> None:

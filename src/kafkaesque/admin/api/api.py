@@ -64,6 +64,7 @@ from kafkaesque.admin.api.streams import StreamPages, stream_routes
 from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.admin.api.traces import TracePages, trace_routes
 from kafkaesque.admin.api.transformations import TransformationPages, transformation_routes
+from kafkaesque.admin.api.trials import TrialPages, trial_routes
 from kafkaesque.admin.api.why import WhyPages
 from kafkaesque.admin.series import Sampler
 from kafkaesque.admin.visitors import Visitors
@@ -137,6 +138,7 @@ def make_routes(
         *queue_routes(queues, QueueChangePages(context, queues)),
         *exchange_routes(ExchangePages(context)),
         *transformation_routes(TransformationPages(context)),
+        *trial_routes(TrialPages(context)),
         *key_routes(KeyPages(context, topics, queues)),
         *group_routes(GroupPages(context)),
         *group_change_routes(GroupChangePages(context)),

@@ -141,6 +141,12 @@ _CHANGES_USERS: Final = Row(operation=_O.ALTER)
 _CHANGES_KEYS: Final = Row(operation=_O.ALTER)
 _CHANGES_TOPIC_KEYS: Final = Row(operation=_O.ALTER, hides_topic=True)
 _CHANGES_QUEUE_KEYS: Final = Row(operation=_O.ALTER, hides_queue=True)
+_TRANSFORMATION: Final = Row(
+    operation=_O.DESCRIBE,
+    resource_type=ResourceType.VHOST,
+    name=lambda call: str(call.query.vhost),
+    or_cluster=True,
+)
 _FILTERED: Final = Row(is_filtered=True)
 _FOR_STRANGERS: Final = Row(is_for_strangers=True)
 
@@ -228,12 +234,9 @@ ROWS: Final[Mapping[str, Row]] = {
     "bind": _exchange(_O.READ),
     "unbind": _exchange(_O.READ),
     "listTransformations": _FILTERED,
-    "showTransformation": Row(
-        operation=_O.DESCRIBE,
-        resource_type=ResourceType.VHOST,
-        name=lambda call: str(call.query.vhost),
-        or_cluster=True,
-    ),
+    "showTransformation": _TRANSFORMATION,
+    # And Read on the queue whose message it is tried with.
+    "tryTransformation": _TRANSFORMATION,
     # They reach all messages of bindings that name them.
     "putTransformation": Row(operation=_O.ALTER),
     "deleteTransformation": Row(operation=_O.ALTER),

@@ -27,6 +27,7 @@ from kafkaesque.routing.exchanges.errors import NoSuchTransformation
 from kafkaesque.routing.exchanges.topology import Vhost
 from kafkaesque.routing.exchanges.transformation_planner import RULE_BYTES_MAX
 from kafkaesque.routing.transformations.rules import read_rule, write_rule
+from kafkaesque.routing.transformations.transformation import Transformation
 
 
 class RuleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -98,14 +99,13 @@ class TransformationPages:
 
     def show(self, call: Call[ExchangeQuery, None]) -> None:
         """Show one."""
-        vhost, name = self._context.doors.exchanges.vhost(call.query.vhost), _name(call)
-        if name not in vhost.transformations:
-            raise NoSuchTransformation(f"no transformation '{name}' in vhost '{vhost.name}'")
+        find_transformation(self._context, call)
+        vhost = self._context.doors.exchanges.vhost(call.query.vhost)
         call.answer(
             TransformationView(
                 as_of=self._context.now(),
                 seen_by=self._context.node,
-                transformation=_row(vhost, name),
+                transformation=_row(vhost, _name(call)),
             )
         )
 
@@ -193,6 +193,19 @@ def transformation_routes(pages: TransformationPages) -> list[Route]:
             result=Change,
         ),
     ]
+
+
+def find_transformation(context: Context, call: Call[ExchangeQuery, Any]) -> Transformation:
+    """Return the transformation of a call's path.
+
+    Raises:
+        NoSuchVhost, NoSuchTransformation: there is none of this name.
+    """
+    vhost, name = context.doors.exchanges.vhost(call.query.vhost), _name(call)
+    found = vhost.transformations.get(name)
+    if found is None:
+        raise NoSuchTransformation(f"no transformation '{name}' in vhost '{vhost.name}'")
+    return found
 
 
 def _name(call: Call[Any, Any]) -> str:

@@ -191,6 +191,11 @@ def _variant(made: Transformation | None, name: str, content: Content) -> _Varia
         return _Variant(content, f"{name}: {failure}", made.rule.failures)
 
 
+def seen_by_rules(content: Content) -> RoutedMessage:
+    """Return what rules see of a message that a queue or a topic keeps."""
+    return routed_of_amqp(content) or _with_properties(routed_of(content, None))
+
+
 def transformed(content: Content, made: Transformation) -> Content:
     """Return what a transformation makes of a message.
 

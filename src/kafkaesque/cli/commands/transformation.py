@@ -1,6 +1,7 @@
 """`kafkaesque transformation`: test, create, list, describe and delete."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -54,51 +55,97 @@ def try_out(
             "--property", "-p", metavar="NAME=VALUE", help="Such as type=order. May be repeated."
         ),
     ] = None,
+    queue: Annotated[
+        str,
+        typer.Option(
+            "--queue", "-q", metavar="QUEUE", help="Try it with a message that waits there."
+        ),
+    ] = "",
+    partition: Annotated[int, typer.Option(min=0, help="Of the queue.")] = 0,
+    offset: Annotated[
+        int, typer.Option(min=0, help="The first message of the queue from there on.")
+    ] = 0,
     vhost: VhostOption = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
     """Show what a rule makes of a message: nothing is published, no cluster is changed.
 
-    With --rule no cluster is needed.
+    With --rule, and without --queue, no cluster is needed.
 
     \b
     Example:
       kafkaesque transformation test --rule v2.json '{"total": "12.50"}' -H region=eu
+      kafkaesque transformation test --name v2 --queue unconverted
     """
-    from kafkaesque.routing.message import RoutedMessage
-    from kafkaesque.routing.transformations.errors import TransformationFailed
-
     if bool(rule) == bool(name):
         raise wrong_usage("give one of --rule and --name", "--rule v2.json")
-    made = _compiled(rule) if rule else _stored(bootstrap, vhost, name)
-    message = RoutedMessage(
-        headers=parse_pairs(header or (), "--header", "region=eu"),
-        properties=parse_pairs(property_ or (), "--property", "type=order"),
-        body=body.encode(errors="surrogateescape"),
-    )
-    applies = made.applies_to(message)
-    try:
-        found = made.apply(message)
-    except TransformationFailed as failure:
-        where = f"queue {made.rule.failures}" if made.rule.failures else "where it was to go"
-        raise _failed(f"the rule fails: {failure}; the message goes unchanged to {where}") from None
-    text = bytes(found.body).decode(errors="replace")
+    if queue and (body or header or property_):
+        raise wrong_usage("give a message, or --queue: not both")
+    if queue:
+        found = _tried_with(queue, partition, offset, rule, name, vhost, bootstrap)
+    else:
+        made = _compiled(rule) if rule else _stored(bootstrap, vhost, name)
+        headers = parse_pairs(header or (), "--header", "region=eu")
+        properties = parse_pairs(property_ or (), "--property", "type=order")
+        found = _tried(made, headers, properties, body.encode(errors="surrogateescape"))
     rows: list[tuple[Cell, ...]] = [
         *(("header", each, _shown(value)) for each, value in found.headers.items()),
         *(("property", each, _shown(value)) for each, value in found.properties.items()),
-        ("body", "", text),
+        ("body", "", found.body),
     ]
     screen = Screen(json=json)
-    document = {
-        "applies": applies,
-        "headers": found.headers,
-        "properties": found.properties,
-        "body": text,
-    }
-    screen.show(Table(columns=("PART", "NAME", "VALUE"), rows=rows), document)
-    if not applies:
+    screen.show(Table(columns=("PART", "NAME", "VALUE"), rows=rows), found._asdict())
+    if not found.applies:
         screen.note("the rule is not for this message: it stays as it is")
+
+
+class _Tried(NamedTuple):
+    """What comes out."""
+
+    applies: bool
+    headers: Mapping[str, object]
+    properties: Mapping[str, object]
+    body: str
+
+
+def _tried(
+    made: "Transformation",
+    headers: Mapping[str, str],
+    properties: Mapping[str, str],
+    body: bytes,
+) -> _Tried:
+    from kafkaesque.routing.message import RoutedMessage
+    from kafkaesque.routing.transformations.errors import TransformationFailed
+
+    message = RoutedMessage(headers=headers, properties=properties, body=body)
+    try:
+        found = made.apply(message)
+    except TransformationFailed as failure:
+        raise _rule_fails(str(failure), made.rule.failures) from None
+    text = bytes(found.body).decode(errors="replace")
+    return _Tried(made.applies_to(message), found.headers, found.properties, text)
+
+
+def _tried_with(
+    queue: str, partition: int, offset: int, rule: str, name: str, vhost: str, bootstrap: str
+) -> _Tried:
+    from kafkaesque.cli import transformation_requests as requests
+
+    text = requests.read_text(rule) if rule else ""
+    told = requests.try_out(bootstrap, vhost, name, text, queue, partition, offset)
+    found = told.after
+    if found is None:
+        raise _rule_fails(told.failure or "nobody says why", told.failures)
+    headers, properties = (
+        {each.name: each.value for each in several} for several in (found.headers, found.properties)
+    )
+    return _Tried(told.applies, headers, properties, found.body.text)
+
+
+def _rule_fails(failure: str, queue: str) -> Exception:
+    where = f"queue {queue}" if queue else "where it was to go"
+    return _failed(f"the rule fails: {failure}; the message goes unchanged to {where}")
 
 
 def _compiled(text: str) -> "Transformation":
