@@ -19,6 +19,7 @@ from kafkaesque.model.ids import TopicId
 
 IDS = {name: TopicId(name.encode() * 16) for name in "abc"}
 SESSION_MS = 45_000
+INTERVAL_MS = 1_000
 MEMBERS_MAX = 3
 
 
@@ -33,6 +34,7 @@ def beat(
     *names: str,
     now_ms: int = 0,
     there: dict[str, tuple[TopicId, int]] | None = None,
+    interval_ms: int = 0,
 ) -> ShareHeartbeatResult:
     asked = ShareHeartbeat(
         group_id="g",
@@ -48,6 +50,7 @@ def beat(
         topics(a=2) if there is None else there,
         now_ms=now_ms,
         session_ms=SESSION_MS,
+        interval_ms=interval_ms,
         members_max=MEMBERS_MAX,
     )
 
@@ -104,6 +107,40 @@ def test_who_leaves_or_is_silent_loses_its_partitions_to_others() -> None:
     assert group.state == "Stable"
     group.expire(SESSION_MS)
     assert group.state == "Empty"
+
+
+def test_members_that_come_soon_after_an_assignment_wait_for_the_next_one() -> None:
+    group = ShareGroup("g")
+
+    def beat_at(now_ms: int, member: str, epoch: int, *names: str) -> ShareHeartbeatResult:
+        return beat(group, member, epoch, *names, now_ms=now_ms, interval_ms=INTERVAL_MS)
+
+    first = beat_at(0, "m1", JOINS, "a")
+    assert (first.assignment, first.again_ms) == (of_a(0, 1), None)
+    second = beat_at(100, "m2", JOINS, "a")
+    assert (second.assignment, second.again_ms) == (frozenset(), 900)
+    assert second.member_epoch == first.member_epoch
+    # Nothing is taken from who is there, until then.
+    same = beat_at(999, "m1", first.member_epoch)
+    assert (same.assignment, same.again_ms) == (None, 1)
+    given = beat_at(1_000, "m2", second.member_epoch)
+    assert (given.assignment, given.again_ms) == (of_a(1), None)
+    assert beat_at(1_000, "m1", first.member_epoch).assignment == of_a(0)
+    # Who has left is considered by the next one, too.
+    beat_at(1_500, "m1", LEAVES)
+    left = beat_at(1_600, "m2", given.member_epoch)
+    assert (left.assignment, left.again_ms) == (None, 400)
+    assert beat_at(2_000, "m2", given.member_epoch).assignment == of_a(0, 1)
+
+
+def test_members_do_not_wait_where_nobody_has_anything_yet() -> None:
+    group, none = ShareGroup("g"), topics(a=0)
+    for at, member in enumerate(("m1", "m2")):
+        joined = beat(group, member, JOINS, "a", there=none, now_ms=at, interval_ms=INTERVAL_MS)
+        assert (joined.assignment, joined.again_ms) == (frozenset(), None)
+    epoch = joined.member_epoch
+    given = beat(group, "m2", epoch, now_ms=2, interval_ms=INTERVAL_MS)
+    assert given.assignment == of_a(1)
 
 
 def test_a_topic_that_grows_is_assigned_anew() -> None:

@@ -78,6 +78,7 @@ class ShareGroups:
             self._topics(asked.group_id, wanted),
             now_ms=self._clock.now_ms(),
             session_ms=settings.session_ms,
+            interval_ms=settings.assignment_interval_ms,
             members_max=MEMBERS_MAX,
         )
         if not group.members:

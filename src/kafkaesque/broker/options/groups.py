@@ -233,6 +233,7 @@ class ShareSettings(NamedTuple):
     reset: str | int
     session_ms: int
     heartbeat_ms: int
+    assignment_interval_ms: int
     renews: bool
     dead_letter_topic: str
     #: Whether records are copied there; else only their headers.
@@ -250,6 +251,7 @@ def share_settings(configs: Mapping[str, str]) -> ShareSettings:
         reset=reset if reset in ("earliest", "latest") else _duration_ms(reset),
         session_ms=int(values["share.session.timeout.ms"]),
         heartbeat_ms=int(values["share.heartbeat.interval.ms"]),
+        assignment_interval_ms=int(values["share.assignment.interval.ms"]),
         renews=bool(values["share.renew.acknowledge.enable"]),
         dead_letter_topic=str(values[DEAD_LETTER_TOPIC]),
         copies_dead_letters=bool(values["errors.deadletterqueue.copy.record.enable"]),

@@ -51,6 +51,9 @@ def on_heartbeat(context: Context, call: Call) -> None:
 
     def answer() -> None:
         result = share.heartbeat(asked)
+        heartbeat_ms = share.settings(asked.group_id).heartbeat_ms
+        if result.again_ms is not None:
+            heartbeat_ms = min(heartbeat_ms, result.again_ms)
         assignment = None
         if result.assignment is not None:
             assignment = heartbeating.Assignment(
@@ -65,7 +68,7 @@ def on_heartbeat(context: Context, call: Call) -> None:
                 error_message=None,
                 member_id=asked.member_id,
                 member_epoch=result.member_epoch,
-                heartbeat_interval_ms=share.settings(asked.group_id).heartbeat_ms,
+                heartbeat_interval_ms=heartbeat_ms,
                 assignment=assignment,
             )
         )

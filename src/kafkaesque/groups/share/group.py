@@ -3,6 +3,10 @@
 Members are soft state: a coordinator that has just become it knows none, and each member that asks
 is told to join again. Nothing is lost by that, because a partition is nobody's own: what is locked,
 settled and tried is kept by the cursors.
+
+Members that come and go within `share.assignment.interval.ms` of an assignment are considered by
+the next one, together (KIP-1263): each assignment takes partitions from members that are reading
+them. Until then, members that ask are told to ask again soon. A change of topics is not put off.
 """
 
 from collections.abc import Mapping
@@ -40,6 +44,8 @@ class ShareHeartbeatResult(NamedTuple):
     member_epoch: int = 0
     #: None: as before.
     assignment: frozenset[TopicIdPartition] | None = None
+    #: When to ask again, if that is before the next heartbeat is due.
+    again_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -69,6 +75,10 @@ class ShareGroup:
     members: dict[str, ShareMember] = field(default_factory=dict)
     #: The topics of which partitions were assigned, as they were.
     topics: dict[str, tuple[TopicId, int]] = field(default_factory=dict)
+    #: Members have changed since the last assignment.
+    is_stale: bool = False
+    #: When the last assignment gave anybody anything; None: never.
+    assigned_ms: int | None = None
 
     @property
     def state(self) -> str:
@@ -87,16 +97,21 @@ class ShareGroup:
         *,
         now_ms: int,
         session_ms: int,
+        interval_ms: int,
         members_max: int,
     ) -> ShareHeartbeatResult:
-        """Take a member's word; `topics` are those that there are, with the cursors' partitions."""
+        """Take a member's word; `topics` are those that there are, with the cursors' partitions.
+
+        Members that have changed less than `interval_ms` after an assignment wait for the next one.
+        """
         self.expire(now_ms)
         member = self.members.get(asked.member_id)
         if asked.member_epoch == LEAVES:
             if member is None:
                 return ShareHeartbeatResult(GroupError.UNKNOWN_MEMBER_ID)
             del self.members[asked.member_id]
-            self._assign(topics, is_changed=True)
+            self.is_stale = True
+            self._assign(topics, now_ms, interval_ms)
             return ShareHeartbeatResult(GroupError.NONE, LEAVES)
         if asked.member_epoch == JOINS:
             if member is None and len(self.members) >= members_max:
@@ -108,13 +123,15 @@ class ShareGroup:
             return ShareHeartbeatResult(GroupError.FENCED_MEMBER_EPOCH)
         elif asked.member_epoch != member.epoch:
             member.told = None
-        is_changed = asked.member_epoch == JOINS
+        if asked.member_epoch == JOINS:
+            self.is_stale = True
         if asked.topic_names is not None and asked.topic_names != member.topic_names:
             member.topic_names = asked.topic_names
-            is_changed = True
+            self.is_stale = True
         member.deadline_ms = now_ms + session_ms
-        self._assign(topics, is_changed=is_changed)
-        return self._answer(member)
+        self._assign(topics, now_ms, interval_ms)
+        wait_ms = self._wait_ms(now_ms, interval_ms)
+        return self._answer(member, wait_ms if self.is_stale else None)
 
     def _join(self, asked: ShareHeartbeat, member: ShareMember | None) -> ShareMember:
         if member is None:
@@ -123,29 +140,36 @@ class ShareGroup:
         member.rack_id, member.told = asked.rack_id, None
         return member
 
-    def _answer(self, member: ShareMember) -> ShareHeartbeatResult:
+    def _answer(self, member: ShareMember, again_ms: int | None) -> ShareHeartbeatResult:
         if member.epoch != self.epoch:
             member.epoch_before, member.epoch = member.epoch, self.epoch
         assignment = None
         if member.told != member.assignment:
             assignment = member.told = member.assignment
-        return ShareHeartbeatResult(GroupError.NONE, member.epoch, assignment)
+        return ShareHeartbeatResult(GroupError.NONE, member.epoch, assignment, again_ms)
 
     def expire(self, now_ms: int) -> None:
         """Let members be gone that have not been heard of for too long."""
         gone = [each for each, member in self.members.items() if member.deadline_ms <= now_ms]
         for each in gone:
             del self.members[each]
-        if gone:
-            self._assign(self.topics, is_changed=True)
+            self.is_stale = True
 
-    def _assign(self, topics: Topics, *, is_changed: bool) -> None:
-        """Assign anew if anything has changed."""
+    def _wait_ms(self, now_ms: int, interval_ms: int) -> int:
+        """Return for how long members that have changed wait for the next assignment."""
+        return 0 if self.assigned_ms is None else max(0, self.assigned_ms + interval_ms - now_ms)
+
+    def _assign(self, topics: Topics, now_ms: int, interval_ms: int) -> None:
+        """Assign anew if anything has changed, and it is not to wait."""
         wanted = {name: topics[name] for name in self.topic_names if name in topics}
-        if not is_changed and wanted == self.topics:
+        is_due = self.is_stale and not self._wait_ms(now_ms, interval_ms)
+        if not is_due and wanted == self.topics:
             return
-        self.topics = wanted
+        self.topics, self.is_stale = wanted, False
         self.epoch += 1
         subscriptions = {each: member.topic_names for each, member in self.members.items()}
-        for each, partitions in assign(subscriptions, wanted).items():
+        found = assign(subscriptions, wanted)
+        for each, partitions in found.items():
             self.members[each].assignment = partitions
+        # Where nobody has got anything, the next one takes nothing from anybody.
+        self.assigned_ms = now_ms if any(found.values()) else None
