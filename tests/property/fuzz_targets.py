@@ -27,10 +27,19 @@ from kafkaesque.chassis.amqp.arguments import read_declaration
 from kafkaesque.chassis.amqp.outgoing import read_outgoing
 from kafkaesque.chassis.http_basic import read_basic
 from kafkaesque.chassis.http_requests import BodyPiece, Event, HttpRequests, NotUnderstood
-from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig, StreamConfig, read_config
+from kafkaesque.gateway.nats.jetstream.configs import (
+    ConsumerConfig,
+    StreamConfig,
+    check_stream,
+    completed,
+    read_config,
+)
+from kafkaesque.gateway.nats.jetstream.consumer_checks import check_consumer
 from kafkaesque.gateway.nats.jetstream.errors import ApiError
+from kafkaesque.gateway.nats.jetstream.pulling import PullRequest, refusal_of
 from kafkaesque.gateway.nats.jetstream.records import read_demands
 from kafkaesque.gateway.nats.jetstream.subjects import read_ack
+from kafkaesque.gateway.nats.jetstream.times import read_duration, write_duration
 from kafkaesque.gateway.sqs.attributes import changed_options, new_options
 from kafkaesque.gateway.stomp.destinations import read_destination
 from kafkaesque.model.batch import check_batches, scan_batches
@@ -265,9 +274,26 @@ def _nats_seeds() -> list[bytes]:
 
 
 def _jetstream(data: bytes) -> None:
-    for kind in (StreamConfig, ConsumerConfig):
-        with suppress(ApiError):
-            read_config(data, kind)
+    """What streams, consumers and pulls are asked to be, and what acknowledgements say."""
+    with suppress(ApiError):
+        check_stream(completed(read_config(data, StreamConfig)))
+    with suppress(ApiError):
+        consumer = read_config(data, ConsumerConfig)
+        check_consumer(consumer, StreamConfig(name="S", subjects=["a.>"]))
+        refusal_of(consumer, read_config(data, PullRequest))
+    duration = read_duration(data.decode(errors="replace"))
+    if duration is not None:
+        write_duration(duration)
+
+
+_JETSTREAM_SEEDS: Final = (
+    b'{"name":"S","subjects":["a.>"]}',
+    b'{"name":"S","subjects":["a.*","b"],"max_age":5,"duplicate_window":4,"retention":"workqueue"}',
+    b'{"ack_policy":"explicit","deliver_subject":"b","flow_control":true,"idle_heartbeat":1000}',
+    b'{"filter_subjects":["a.b","a.*"],"backoff":[1,2],"max_deliver":3,"deliver_policy":"new"}',
+    b'{"batch":5,"expires":1000,"max_bytes":10,"idle_heartbeat":100,"max_batch":3}',
+    b"1h2m3.5s",
+)
 
 
 def _text(data: bytes) -> None:
@@ -528,7 +554,7 @@ TARGETS: Final[dict[str, Target]] = {
         seeds=lambda: (b"/queue/a", b"/topic/a.b", b"/exchange/e/k", b"/amq/queue/q"),
     ),
     "nats": Target(run=_nats, seeds=_nats_seeds),
-    "jetstream": Target(run=_jetstream, seeds=lambda: (b'{"name":"S","subjects":["a.>"]}',)),
+    "jetstream": Target(run=_jetstream, seeds=lambda: _JETSTREAM_SEEDS),
     "text": Target(run=_text, seeds=lambda: _TEXT_SEEDS),
     "web-sockets": Target(run=web_socket_target.run, seeds=web_socket_target.seeds),
     "http": Target(run=_http, seeds=lambda: _HTTP_SEEDS),
