@@ -134,6 +134,7 @@ class ViewMachine(RuleBasedStateMachine):
             fitting = [each.sequence for each in kept if fits(each.subject, wanted)]
             assert view.last_of(wanted) == (fitting[-1] if fitting else 0)
             assert view.pending([wanted] if wanted else [], 5) == sum(e >= 5 for e in fitting)
+            assert view.pending_behind([wanted] if wanted else [], 4) == sum(e > 4 for e in fitting)
             assert view.next_of(wanted, 5) == next((e for e in fitting if e >= 5), 0)
         for name, (sequence, at_ms) in self.ids.items():
             is_young = at_ms + self.bounds.ids_max_ms > self.now_ms

@@ -21,7 +21,9 @@ from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NATS
 
 #: Messages that wait are counted by their subjects, if there are no more than these.
-COUNTED_SUBJECTS_MAX: Final = 256
+COUNTED_SUBJECTS_MAX: Final = 100
+#: Consumers' filters for which it is known what they match.
+_WANTED_MAX: Final = 1_000
 
 
 class Arrived(NamedTuple):
@@ -72,6 +74,7 @@ class View:
         "_subjects",
         "_texts",
         "_times",
+        "_wanted",
         "byte_count",
         "first_kept",
         "last_ms",
@@ -93,6 +96,8 @@ class View:
         self._first_at = 0
         #: Message id -> sequence and time, the oldest first.
         self._ids: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        #: Subjects that some filters want, until there is another subject.
+        self._wanted: dict[tuple[str, ...], list[str]] = {}
         self.message_count = 0
         self.byte_count = 0
         self.last_sequence = 0
@@ -118,6 +123,7 @@ class View:
         own = self._subjects.get(message.subject)
         if own is None:
             own = self._subjects[message.subject] = array("Q")
+            self._wanted.clear()
         own.append(message.sequence)
         most = self._bounds.per_subject_max
         if message.rollup == "sub":
@@ -339,9 +345,19 @@ class View:
         if not filters and self.message_count == self.last_sequence - first + 1:
             return self.last_sequence - max(sequence, first - 1)
         is_named = bool(filters) and not any("*" in each or ">" in each for each in filters)
-        if is_named or self.subject_count <= COUNTED_SUBJECTS_MAX:
-            return self.pending(filters, sequence + 1)
-        return min(behind, self.message_count)
+        if not is_named and self.subject_count > COUNTED_SUBJECTS_MAX:
+            return min(behind, self.message_count)
+        owns = (self._subjects.get(each) for each in self._wanted_by(tuple(filters)))
+        return sum(len(own) - bisect_right(own, sequence) for own in owns if own)
+
+    def _wanted_by(self, filters: tuple[str, ...]) -> list[str]:
+        found = self._wanted.get(filters)
+        if found is None:
+            if len(self._wanted) >= _WANTED_MAX:
+                self._wanted.clear()
+            names = {each for one in filters or ("",) for each in self.subjects(one)}
+            found = self._wanted[filters] = list(names)
+        return found
 
     def last_per_subject(self, filters: Iterable[str]) -> list[int]:
         """Return the last message of each subject that some filters want, ascending."""
