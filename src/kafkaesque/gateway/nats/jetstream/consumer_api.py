@@ -394,7 +394,9 @@ class ConsumerApi:
         reader = self._reader_api.readers.look(stream_name, name)
         if reader is not None:
             request.check(Operation.READ, ResourceType.TOPIC, stream_name)
-            self._reader_api.pull(request, reader, _pull_of(request.payload))
+            wanted = self._wanted_pull(request, reader.config, request.payload)
+            if wanted is not None:
+                self._reader_api.pull(request, reader, wanted)
             return
         request.check(Operation.READ, _QUEUE, queue_resource(queue_name(stream_name, name)))
         stream = self._office.streams.look(stream_name)
@@ -405,14 +407,8 @@ class ConsumerApi:
 
     def pull(self, request: Request, stream: Stream, consumer: Consumer, raw: bytes) -> None:
         """Send a client messages of a consumer, or a status that says why not."""
-        try:
-            wanted = _pull_of(raw)
-        except ApiError as error:
-            self._say(request, 400, f"Bad Request - {error}")
-            return
-        refusal = refusal_of(consumer.config, wanted)
-        if refusal is not None:
-            self._say(request, *refusal)
+        wanted = self._wanted_pull(request, consumer.config, raw)
+        if wanted is None:
             return
         waiting = self._waiting.setdefault(consumer.log_id, set())
         if sum(each.is_open for each in waiting) >= consumer.config.waiting_max:
@@ -437,6 +433,21 @@ class ConsumerApi:
         )
         waiting.add(pull)
         pull.begin()
+
+    def _wanted_pull(
+        self, request: Request, config: ConsumerConfig, raw: bytes
+    ) -> PullRequest | None:
+        """Return what a client asks for; None: it was told that it does not get that."""
+        try:
+            wanted = _pull_of(raw)
+        except ApiError as error:
+            self._say(request, 400, f"Bad Request - {error}")
+            return None
+        refusal = refusal_of(config, wanted)
+        if refusal is not None:
+            self._say(request, *refusal)
+            return None
+        return wanted
 
     def _say(self, request: Request, code: int, what: str) -> None:
         self._office.send(request.reply, headers=status(code, what), payload=b"")

@@ -183,12 +183,14 @@ class Reader:
             message.timestamp_ms * NS_PER_MS,
             max(self.pending - 1, 0),
         )
+        size = len(message.subject) + len(message.headers) + len(message.payload)
+        if sink.refuses(size + len(token.write())):
+            return False
         if not send_message(self._office, message, target, token, self.config.headers_only):
             sink.on_nobody()
             return False
         self.consumer_sequence += 1
         self.stream_sequence = message.sequence
-        size = len(message.headers) + len(message.payload)
         sink.on_sent(size, self.consumer_sequence, self.stream_sequence)
         return True
 

@@ -7,7 +7,7 @@ from typing import Final
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.gateway.nats.jetstream.configs import ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
-from kafkaesque.gateway.nats.jetstream.office import Entitled, Office, Request
+from kafkaesque.gateway.nats.jetstream.office import Entitled, NobodyListens, Office, Request
 from kafkaesque.gateway.nats.jetstream.pauses import shown_consumer, shown_pause
 from kafkaesque.gateway.nats.jetstream.pulling import PullRequest
 from kafkaesque.gateway.nats.jetstream.reader import Reader
@@ -73,7 +73,7 @@ class ReaderApi:
         """Send a client what it asks for."""
         sink = reader.sink
         if not isinstance(sink, PullSink):
-            raise ApiError(ApiCode.CONSUMER_CONFIG, "the consumer is pushed")
+            raise NobodyListens
 
         def on_read(_: bool) -> None:
             sink.add(_reader_of(request, reader.stream), request.reply, wanted)

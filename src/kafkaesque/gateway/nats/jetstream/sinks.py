@@ -32,6 +32,9 @@ class Sink(Protocol):
     def target(self) -> str | None:
         """The subject that the next message goes to; None: nobody can take one now."""
 
+    def refuses(self, size: int) -> bool:
+        """Tell whether a message is too large for `target`, which is told so."""
+
     def on_sent(self, size: int, consumer_sequence: int, stream_sequence: int) -> None:
         """A message was sent to `target`."""
 
@@ -101,6 +104,10 @@ class PushSink:
         """See `Sink`."""
         return None if self._flow or not self._is_wanted(self._subject) else self._subject
 
+    def refuses(self, size: int) -> bool:
+        """See `Sink`."""
+        return False
+
     def on_sent(self, size: int, consumer_sequence: int, stream_sequence: int) -> None:
         """See `Sink`."""
         self._last = (consumer_sequence, stream_sequence)
@@ -147,7 +154,7 @@ class _Waiting:
         self.requester: Final = requester
         self.reply: Final = reply
         self.left = min(max(wanted.batch, 1), BATCH_MAX)
-        self.bytes_left = wanted.max_bytes
+        self.bytes_left = wanted.max_bytes or None
         self.no_wait: Final = wanted.no_wait and not wanted.expires
         wait_ms = wanted.expires // NS_PER_MS if wanted.expires else WAIT_MS_DEFAULT
         self.deadline_ms: Final = now_ms + min(wait_ms, WAIT_MS_MAX)
@@ -187,6 +194,15 @@ class PullSink:
         self._drop_gone()
         return self._pulls[0].reply if self._pulls else None
 
+    def refuses(self, size: int) -> bool:
+        """See `Sink`."""
+        pull = self._pulls[0]
+        if pull.bytes_left is None or size <= pull.bytes_left:
+            return False
+        self._pulls.popleft()
+        self._say(pull, 409, "Message Size Exceeds MaxBytes")
+        return True
+
     def _drop_gone(self) -> None:
         while self._pulls and not self._pulls[0].requester.is_open:
             self._pulls.popleft()
@@ -197,16 +213,16 @@ class PullSink:
         pull = self._pulls[0]
         self._beat_due_ms = self._clock.now_ms() + pull.beat_ms
         pull.left -= 1
-        pull.bytes_left -= size
-        is_full = pull.bytes_left < 0 and pull.bytes_left + size > 0
-        if not pull.left or is_full:
+        if pull.bytes_left is not None:
+            pull.bytes_left = max(1, pull.bytes_left - size)
+        if not pull.left:
             self._pulls.popleft()
 
     def on_empty(self) -> None:
         """See `Sink`."""
         for pull in [each for each in self._pulls if each.no_wait]:
             self._pulls.remove(pull)
-            self._say(pull, 404, "No Messages")
+            self._send(pull.reply, headers=status(404, "No Messages"), payload=b"")
 
     def on_nobody(self) -> None:
         """See `Sink`."""
@@ -231,7 +247,7 @@ class PullSink:
     def _say(self, pull: _Waiting, code: int, what: str) -> None:
         pairs = (
             ("Nats-Pending-Messages", str(pull.left)),
-            ("Nats-Pending-Bytes", str(max(pull.bytes_left, 0))),
+            ("Nats-Pending-Bytes", str(pull.bytes_left or 0)),
         )
         self._send(pull.reply, headers=status(code, what, pairs), payload=b"")
 
