@@ -15,11 +15,14 @@ from kafkaesque.protocols.mqtt.reasons import ReasonCode
 from kafkaesque.sim.loop import SimStuck
 from tests.unit.gateway_mqtt.kit import PATIENCE_MS, Ground, MqttClient
 from tests.unit.gateway_nats.kit import Ground as NatsGround
+from tests.unit.gateway_stomp.kit import Ground as StompGround
+
+AnyGround = Ground | NatsGround | StompGround
 
 TOPIC = "field/a"
 
 
-def boot_all(ground: Ground | NatsGround) -> None:
+def boot_all(ground: AnyGround) -> None:
     """Start all brokers that do not run, and wait until they take clients."""
     cluster = ground.cluster
     for machine in cluster._machines.values():
@@ -28,7 +31,7 @@ def boot_all(ground: Ground | NatsGround) -> None:
     ground.loop.run_until(ground._are_ready, 4 * PATIENCE_MS, every_ms=10)
 
 
-def cut_all_power(ground: Ground | NatsGround) -> None:
+def cut_all_power(ground: AnyGround) -> None:
     """Switch all machines with brokers off at once, and on again."""
     for machine in ground.cluster._machines.values():
         machine.cut_power()
