@@ -20,6 +20,8 @@ from tests.unit.gateway_stomp.kit import Ground as StompGround
 AnyGround = Ground | NatsGround | StompGround
 
 TOPIC = "field/a"
+#: So many connections in a row may get nothing new.
+IDLE_MAX = 12
 
 
 def boot_all(ground: AnyGround) -> None:
@@ -229,9 +231,13 @@ def in_flight(seed: int, receive_maximum: int = 3, messages: int = 40) -> None:
     publisher.disconnect()
     done: set[bytes] = set()
     unreleased: set[int] = set()
+    idle = 0
     while len(done) < messages:
+        before = len(done)
         client = _reader(ground, chance, receive_maximum)
         _hold_back(ground, chance, client, receive_maximum, done, unreleased)
+        idle = idle + 1 if len(done) == before else 0
+        assert idle < IDLE_MAX, f"{messages - len(done)} messages never came"
         if chance.random() < 0.3:
             ground.kill(chance.randint(1, 3))
             ground.wait(chance.randint(500, 2_000))

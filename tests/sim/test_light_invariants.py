@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.gateway.mqtt import publishing, wills
+from kafkaesque.gateway.mqtt import delivering, publishing, wills
 from kafkaesque.gateway.mqtt.connection import MqttConnection
 from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.journal import Journal, Staged
+from kafkaesque.protocols.mqtt.exchanges import OutgoingExchanges, Stage
 from kafkaesque.sim.loop import SimStuck
 from tests.sim import light_scenario as scenarios
 from tests.sim import test_mqtt_sessions as sessions
@@ -107,6 +108,35 @@ def test_a_broker_that_does_not_count_what_is_in_flight_is_found(
 ) -> None:
     monkeypatch.setattr(Delivering, "begin", lambda _: None)
     find(scenarios.in_flight, [1], "are in flight")
+
+
+def test_an_id_that_is_in_flight_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(exchanges: OutgoingExchanges, packet_id: int, qos: int) -> None:
+        stage = Stage.AWAITS_PUBACK if qos == 1 else Stage.AWAITS_PUBREC
+        exchanges._stages[packet_id] = stage
+
+    # Ids come round after three messages, and nobody looks whether they are free.
+    monkeypatch.setattr(delivering, "_SESSION_IDS", 3)
+    monkeypatch.setattr(OutgoingExchanges, "has", lambda *_: False)
+    monkeypatch.setattr(OutgoingExchanges, "begin", begin)
+    find(scenarios.in_flight, [1, 2], "an id is in flight twice")
+
+
+def test_a_cursor_that_passes_what_is_not_acknowledged_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a position in a log does: what is acknowledged ends all before it."""
+    take = Delivering.take
+
+    def pass_over(delivering: Delivering, packet: Any) -> None:
+        sent = delivering._taken.get(packet.packet_id)
+        for each in delivering._taken.values():
+            if sent is not None and each.taken.offset < sent.taken.offset:
+                each.taken.feed.settle(each.taken)
+        take(delivering, packet)
+
+    monkeypatch.setattr(Delivering, "take", pass_over)
+    find(scenarios.in_flight, [3], "messages never came")
 
 
 def test_a_staged_message_that_is_overlooked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
