@@ -9,6 +9,7 @@ from typing import TypeVar
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
+from kafkaesque.sim.env import Machine
 from tests.unit.gateway_mqtt.kit import Ground, MqttClient
 
 ResultT = TypeVar("ResultT")
@@ -172,6 +173,8 @@ class Scenario:
         self.chance = random.Random(seed)
         self.is_quiet = False
         self._dead = 0
+        #: With which broker each client is connected.
+        self.at: dict[str, int] = {}
         self.publisher = Wanderer(self, "publisher")
         self.subscriber = Wanderer(self, "subscriber")
 
@@ -203,6 +206,7 @@ class Scenario:
             if client.waiting:
                 connack = client.waiting.pop(0)
                 if isinstance(connack, p.Connack) and connack.reason is ReasonCode.SUCCESS:
+                    self.at[name] = number
                     return client
         except AssertionError:
             pass
@@ -215,19 +219,25 @@ class Scenario:
             return
         clock = self.ground.env.clock
         number = self.chance.randint(1, BROKERS)
+        self._dead = -1
+        later_ms = self.chance.randint(500, 4_000)
+        clock.call_later(self.chance.randint(0, 30), lambda: self.die(number, later_ms))
 
-        def die() -> None:
-            self._dead = number
-            self.ground.kill(number)
-            clock.call_later(self.chance.randint(500, 4_000), come_back)
+    def die(self, number: int, later_ms: int) -> None:
+        """Let a broker die, and come back so much later."""
+        machine = self.ground.cluster._machines[self.ground.cluster.names[number - 1]]
 
         def come_back() -> None:
-            machine = self.ground.cluster._machines[self.ground.cluster.names[number - 1]]
             self.ground.cluster.boot(machine)
             self._dead = 0
 
-        self._dead = -1
-        clock.call_later(self.chance.randint(0, 30), die)
+        self._dead = number
+        self.strike(machine)
+        self.ground.env.clock.call_later(later_ms, come_back)
+
+    def strike(self, machine: Machine) -> None:
+        """End a broker's process."""
+        machine.kill()
 
     def calm(self) -> None:
         """Wait until all brokers are there."""
