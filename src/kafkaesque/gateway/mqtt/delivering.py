@@ -66,6 +66,7 @@ class Delivering:
 
     __slots__ = (
         "_backlog_bytes",
+        "_changes",
         "_journal",
         "_live",
         "_next_id",
@@ -89,6 +90,8 @@ class Delivering:
         #: The same of live messages.
         self._live: Final[list[_Item]] = []
         self._backlog_bytes = 0
+        #: Subscriptions of the session that change: nothing of its queue is sent meanwhile.
+        self._changes = 0
         #: Retained messages of new subscriptions, a page at a time.
         self._retained: Final = RetainedFeed(link, self._on_retained)
         self._next_id = _SESSION_IDS
@@ -138,7 +141,8 @@ class Delivering:
                 continue
             packet_id = each.offset % _SESSION_IDS + 1
             item = _item(kept.message, match, taken, packet_id, is_repeated=each.failures > 0)
-            if self._waiting or link.is_over or link.is_slow or not self._can_send(item):
+            has_to_wait = self._waiting or self._changes or link.is_over or link.is_slow
+            if has_to_wait or not self._can_send(item):
                 self._waiting.append(item)
             else:
                 self._send(item)
@@ -214,7 +218,7 @@ class Delivering:
 
     def pump(self) -> None:
         """Send what the client may have."""
-        while self._waiting and not self.link.is_over and not self.link.is_slow:
+        while self._waiting and not (self._changes or self.link.is_over or self.link.is_slow):
             item = self._waiting[0]
             if item.taken is not None and item.taken.feed.is_over:
                 # The client does not share this any more: others have it.
@@ -300,6 +304,15 @@ class Delivering:
         if session is not None and taken.feed is session.feed:
             self._journal.forget(taken.offset)
         taken.feed.settle(taken)
+
+    def begin_change(self) -> None:
+        """A subscription of the session changes: it is not known yet as what a message is sent."""
+        self._changes += 1
+
+    def end_change(self) -> None:
+        """It has changed."""
+        self._changes -= 1
+        self.go_on()
 
     def keep_as_sent(self, subscribed: Subscribed, on_done: OnDone) -> None:
         """Before a subscription changes: what is under way is sent again as it was sent."""

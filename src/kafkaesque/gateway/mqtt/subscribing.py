@@ -3,7 +3,7 @@
 A session that is kept is bound to `amq.topic` for each filter, with all that is to be known of the
 subscription as arguments of the binding; otherwise messages come live. A new subscription begins
 before the old one with the same filter ends, so that nothing is lost in between (3.8.4-4). Before
-either, it is noted how messages under way were sent.
+either, it is noted how messages under way were sent, and no more are sent until all is done.
 """
 
 from __future__ import annotations
@@ -285,30 +285,35 @@ class Subscribing(Receiver):
         key, arguments = _binding(subscribed)
         is_same = before is not None and _binding(before) == (key, arguments)
 
+        on_changed = on_done if is_same else self._begin_change(on_done)
+
         def on_noted(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                self._refuse(refusal, on_done)
+                self._refuse(refusal, on_changed)
+            elif link.is_over:
+                # Another connection may have the session by now.
+                on_changed(_R.UNSPECIFIED_ERROR)
             else:
                 self._submit(command, on_bound)
 
         def on_bound(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                self._refuse(refusal, on_done)
+                self._refuse(refusal, on_changed)
                 return
             link.subscriptions.put(subscribed)
             if is_same:
-                on_done(granted)
+                on_changed(granted)
             else:
-                # Messages may have been sent meanwhile.
+                # Some may have come meanwhile.
                 self._delivering.keep_as_sent(subscribed, on_noted_again)
 
         def on_noted_again(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                self._refuse(refusal, on_done)
+                self._refuse(refusal, on_changed)
             elif before is not None:
-                self._unbind(session, before, lambda _: on_done(granted))
+                self._unbind(session, before, lambda _: on_changed(granted))
             else:
-                on_done(granted)
+                on_changed(granted)
 
         command = BindDestination(
             vhost=DEFAULT_VHOST,
@@ -399,17 +404,31 @@ class Subscribing(Receiver):
         else:
             self._end_binding(link.session, subscribed, on_done)
 
+    def _begin_change(self, on_done: OnReason) -> OnReason:
+        """Send nothing of the session's queue until what is returned is called."""
+
+        def on_changed(reason: ReasonCode) -> None:
+            self._delivering.end_change()
+            on_done(reason)
+
+        self._delivering.begin_change()
+        return on_changed
+
     def _end_binding(self, session: Session, subscribed: Subscribed, on_done: OnReason) -> None:
+        on_changed = self._begin_change(on_done)
+
         def on_noted(refusal: RequestRefused | None) -> None:
             if refusal is not None:
                 # As if nobody had asked.
                 self._link.subscriptions.put(subscribed)
-                self._refuse(refusal, on_done)
+                self._refuse(refusal, on_changed)
+            elif self._link.is_over:
+                on_changed(_R.UNSPECIFIED_ERROR)
             else:
                 self._unbind(session, subscribed, on_unbound)
 
         def on_unbound(refusal: RequestRefused | None) -> None:
-            on_done(_R.SUCCESS if refusal is None else _R.UNSPECIFIED_ERROR)
+            on_changed(_R.SUCCESS if refusal is None else _R.UNSPECIFIED_ERROR)
 
         self._delivering.keep_as_sent(subscribed, on_noted)
 
