@@ -122,7 +122,9 @@ def test_a_page_prints_what_it_says(
     printed = ""
     for language, content in blocks:
         if language == "console":
-            for part in re.split(r"^\$ kafkaesque ", content, flags=re.MULTILINE)[1:]:
+            before, *parts = re.split(r"^\$ kafkaesque ", content, flags=re.MULTILINE)
+            assert before == ""
+            for part in parts:
                 command, _, output = part.partition("\n")
                 printed = reader.command(shlex.split(command, comments=True))
                 assert TIME.sub("then", printed) == TIME.sub("then", output), command
