@@ -53,8 +53,9 @@ def cli(cluster: RabbitMqCluster, tmp_path: Path) -> Cli:
 def test_the_page_shows_what_commands_print(cli: Cli, tmp_path: Path) -> None:
     (rule,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "v2.json").write_text(rule)
-    (block,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-    for part in re.split(r"^\$ kafkaesque ", block, flags=re.M)[1:]:
+    blocks = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 2
+    for part in re.split(r"^\$ kafkaesque ", "".join(blocks), flags=re.M)[1:]:
         command, _, output = part.partition("\n")
         assert cli(*shlex.split(command)).output == output, command
     described = cli("transformation", "describe", "v2").output
@@ -63,6 +64,8 @@ def test_the_page_shows_what_commands_print(cli: Cli, tmp_path: Path) -> None:
     assert "the rule is not for this message" in tried
     words = ("transformation", "test", "--name", "v2", "-H", "region=eu", "no JSON")
     assert "goes unchanged to queue unconverted" in cli(*words, code=1).errors
+    assert "change them first" in cli("transformation", "delete", "v2", "--yes", code=1).errors
+    cli("queue", "delete", "later-shop", "--yes")
     assert "end them first" in cli("transformation", "delete", "v2", "--yes", code=1).errors
     cli("binding", "delete", "orders", "--queue", "new-shop", "-a", "x-transformation=v2")
     cli("transformation", "delete", "v2", "--yes")
