@@ -16,7 +16,8 @@ import fastavro
 import msgspec
 
 from kafkaesque.admin.api.messages import Form, SearchFilter
-from kafkaesque.admin.api.scan_part import PIECE_BYTES_MAX, Matcher, Room, search
+from kafkaesque.admin.api.scan_part import PIECE_BYTES_MAX, Room, search
+from kafkaesque.admin.api.search_matcher import Matcher
 from kafkaesque.admin.decoding.bounds import Allowance
 from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.schema_book import KnownSchema, Place, SchemaBook
@@ -40,9 +41,7 @@ CASES = {
     "contains, in every record": SearchFilter(contains="customer", before=1),
     "JSON path, text, 1 in 10,000": SearchFilter(json_path="order.note", json_value="needle"),
     "JSON path, number, 1 in 10,000": SearchFilter(json_path="order.rare", json_value="1"),
-    "JSON path, number, every record decoded": SearchFilter(
-        json_path="order.size", json_value="-1"
-    ),
+    "JSON path, number, nowhere": SearchFilter(json_path="order.size", json_value="-1"),
 }
 #: What looks into decoded values, of the same records and of those in Avro.
 DECODED = SearchFilter(json_path="order.size", json_value="-1", decoded=True)

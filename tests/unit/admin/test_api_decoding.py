@@ -1,5 +1,6 @@
 """Keys and values over the admin API, decoded by their schemas and without any."""
 
+import dataclasses
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,8 @@ from kafkaesque.admin.api.messages import (
     Form,
     SearchFilter,
 )
-from kafkaesque.admin.api.scan_part import Matcher, Room, search
+from kafkaesque.admin.api.scan_part import Room, search
+from kafkaesque.admin.api.search_matcher import Matcher
 from kafkaesque.admin.decoding.bounds import VALUE_BYTES_MAX, Allowance, UndecodableError
 from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.schema_book import (
@@ -443,9 +445,12 @@ def test_a_page_decodes_so_much_and_shows_the_rest_as_it_is() -> None:
 
 
 def test_a_search_in_decoded_values_goes_on_where_it_could_not_decode_more() -> None:
-    wanted = SearchFilter(json_path="n", decoded=True)
+    # A record of one field is written as that is. What a list is shown as has to be decoded.
+    text = f'{{"type":"record","name":"L","fields":[{{"name":"l","type":{LISTS.text}}}]}}'
+    schema = dataclasses.replace(LISTS, text=text)
+    wanted = SearchFilter(json_path="l", json_value="x", decoded=True)
     records = bytes(encode_batch(LONG))
-    found = searched(records, SchemaBook({1: LISTS}), Allowance(), wanted)
+    found = searched(records, SchemaBook({1: schema}), Allowance(), wanted)
     assert found.is_spent
     assert found.next == found.records == 25
 

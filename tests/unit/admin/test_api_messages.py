@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kafkaesque.admin.api.messages import LISTED_BYTES_MAX, Form, SearchFilter, show
-from kafkaesque.admin.api.scan_part import Matcher, Room
+from kafkaesque.admin.api.scan_part import Room
 from kafkaesque.admin.api.scan_part import search as search_batches
+from kafkaesque.admin.api.search_matcher import Matcher
 from kafkaesque.admin.api.searching import SEARCHES_MAX
 from kafkaesque.admin.decoding.bounds import Allowance
 from kafkaesque.admin.decoding.decoder import Decoder

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from kafkaesque.admin.api.messages import SearchFilter
-from kafkaesque.admin.api.scan_part import Matcher
+from kafkaesque.admin.api.search_matcher import Matcher
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record, RecordColumns, decode_columns
 

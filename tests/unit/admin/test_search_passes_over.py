@@ -16,10 +16,10 @@ from kafkaesque.admin.api.scan_part import (
     PASSED_OVER_MAX,
     UNPACKED_BYTES_MAX,
     Found,
-    Matcher,
     Room,
     search,
 )
+from kafkaesque.admin.api.search_matcher import Matcher
 from kafkaesque.admin.decoding.bounds import Allowance
 from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.admin.decoding.schema_book import SchemaBook

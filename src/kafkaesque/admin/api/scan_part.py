@@ -7,10 +7,9 @@ time. A batch that does not hold the bytes in question anywhere is passed over a
 look at its records.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,17 +20,15 @@ from kafkaesque.admin.api.messages import (
     Form,
     Message,
     PassedOver,
-    SearchFilter,
-    schema_header,
     show_message,
     shown_length,
 )
 from kafkaesque.admin.api.part_pages import SCAN, ScanAnswer, ScanQuestion
-from kafkaesque.admin.decoding.bounds import UndecodableError
-from kafkaesque.admin.decoding.decoder import VALUE_HEADER, Decoder
+from kafkaesque.admin.api.search_matcher import Matcher
+from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.batch import BatchHeader, scan_batches
-from kafkaesque.model.errors import InvalidRequest, RequestRefused
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.record_errors import DecompressionTooLarge, RecordError
 from kafkaesque.model.records import RecordColumns, decode_columns
@@ -50,10 +47,6 @@ UNPACKED_BYTES_MAX: Final = 16 * 1024 * 1024
 PASSED_OVER_MAX: Final = 100
 #: So long a leader may take to read one piece.
 READ_MS_MAX: Final = 2_000
-#: What may stand for another character in JSON.
-_ESCAPE: Final = b"\\"
-#: Names on the way to a value in JSON.
-JSON_DEPTH_MAX: Final = 10
 
 
 def register(context: Context, server: PartServer) -> None:
@@ -193,7 +186,7 @@ class _Scan:
 
 def search(
     result: FetchResult,
-    matcher: "Matcher",
+    matcher: Matcher,
     offsets: range,
     room: Room,
     form: Form,
@@ -245,7 +238,7 @@ def _columns(
 
 def _search_batch(
     columns: RecordColumns,
-    matcher: "Matcher",
+    matcher: Matcher,
     offsets: range,
     found: Found,
     form: Form,
@@ -254,7 +247,7 @@ def _search_batch(
     """Search one batch; False if there is no room for all that it has."""
     first = bisect_left(columns.offsets, offsets.start)
     end = bisect_left(columns.offsets, offsets.stop)
-    for row in matcher.candidates(columns, range(first, end)):
+    for row in matcher.candidates(columns, range(first, end), decoder):
         is_match = matcher.matches(columns, row, decoder)
         if matcher.is_decoded:
             found.is_spent = decoder.is_spent
@@ -269,136 +262,3 @@ def _search_batch(
         found.room = Room(found.room.records - 1, found.room.bytes - shown_length(message))
     found.records += end - first
     return True
-
-
-class Matcher:
-    """A filter, ready to be asked often."""
-
-    def __init__(self, wanted: SearchFilter) -> None:
-        """Raises `InvalidRequest` where the filter makes no sense."""
-        self._contains = wanted.contains.encode()
-        self._key = None if wanted.key is None else wanted.key.encode()
-        self._since = wanted.since
-        self._before = wanted.before
-        self._value = wanted.json_value
-        self._path = wanted.json_path.split(".") if wanted.json_path else []
-        if len(self._path) > JSON_DEPTH_MAX or not all(self._path or ["-"]):
-            raise InvalidRequest(f"json_path is 1 to {JSON_DEPTH_MAX} names with points between")
-        self._decode = _projection(self._path) if self._path else None
-        #: Whether values are decoded before they are looked at.
-        self.is_decoded = wanted.decoded and self._decode is not None
-        #: All of these are in the bytes of whatever fits.
-        self._needed = [each for each in (self._contains, self._key) if each]
-        #: These as well, or there is an escape.
-        self._needed_json = [] if self.is_decoded else _literals(self._path, wanted.json_value)
-
-    def candidates(self, columns: RecordColumns, rows: range) -> Iterable[int]:
-        """Return the rows, in order, that may fit; those that are left out do not."""
-        if not self._needed and not self._needed_json:
-            return rows
-        payload = columns.payload
-        data = payload if isinstance(payload, bytes) else bytes(payload)
-        if not all(each in data for each in self._needed):
-            return ()
-        times, rarest = min((data.count(e), e) for e in (*self._needed, *self._needed_json))
-        if 2 * times >= len(rows):
-            # To look at each row takes less than to look for the others.
-            return rows
-        found = _rows_with(columns, data, rarest, rows)
-        if rarest in self._needed:
-            return found
-        # An escape may stand for it. The byte is also in what is around values: as the number of
-        # the 46th record of a batch, for one.
-        return sorted({*found, *_rows_with(columns, data, _ESCAPE, rows)})
-
-    def matches(self, columns: RecordColumns, row: int, decoder: Decoder | None = None) -> bool:
-        """Tell whether a record fits; a filter that `is_decoded` needs a decoder."""
-        if self._since is not None and columns.timestamps_ms[row] < self._since:
-            return False
-        if self._before is not None and columns.timestamps_ms[row] >= self._before:
-            return False
-        if self._key is not None and columns.key(row) != self._key:
-            return False
-        if self._contains and not self._holds(columns, row):
-            return False
-        if self._decode is None:
-            return True
-        value = columns.value(row)
-        if self.is_decoded and value is not None and decoder is not None:
-            value = _decoded(value, columns, row, decoder)
-        return value is not None and self._fits_json(value, self._decode)
-
-    def _holds(self, columns: RecordColumns, row: int) -> bool:
-        text = self._contains
-        for each in (columns.value(row), columns.key(row)):
-            if each is not None and text in each:
-                return True
-        return any(
-            text in name.encode() or (data is not None and text in data)
-            for name, data in columns.headers(row)
-        )
-
-    def _fits_json(self, value: bytes, decode: Callable[[bytes], Any]) -> bool:
-        try:
-            found = decode(value)
-        except (ValueError, RecursionError, msgspec.MsgspecError):
-            return False
-        for _ in self._path:
-            found = getattr(found, "inner", msgspec.UNSET)
-            if found is msgspec.UNSET:
-                return False
-        if self._value is None:
-            return True
-        if isinstance(found, str):
-            return found == self._value
-        return msgspec.json.encode(found).decode() == self._value
-
-
-def _decoded(value: bytes, columns: RecordColumns, row: int, decoder: Decoder) -> bytes | None:
-    """Return a value as JSON, if it can be decoded; as it is, if it does not seem to be encoded."""
-    try:
-        found = decoder.decode(value, "auto", schema_header(columns.headers(row), VALUE_HEADER))
-    except UndecodableError:
-        return None
-    return value if found is None else found.json
-
-
-def _rows_with(columns: RecordColumns, data: bytes, needle: bytes, rows: range) -> Iterator[int]:
-    """Return rows that may hold some bytes; one more may be among them, and none is left out."""
-    starts, last, at = columns.header_starts, rows.start - 1, data.find(needle)
-    while at >= 0:
-        # Headers are a record's end: the bytes are in those of a row, or in the key or value of
-        # the next one.
-        row = bisect_right(starts, at)
-        for each in (row - 1, row):
-            if last < each < rows.stop:
-                last = each
-                yield each
-        # Further finds in the same row say nothing new.
-        beyond = starts[row] if row < len(starts) else len(data)
-        at = data.find(needle, max(at + 1, beyond - len(needle) + 1))
-
-
-def _literals(path: Sequence[str], value: str | None) -> list[bytes]:
-    """Return what stands as it is in JSON that has a value at a path, if nothing is escaped."""
-    found = [each.encode() for each in path]
-    if path and value:
-        try:
-            msgspec.json.decode(value)
-        except (ValueError, RecursionError, msgspec.MsgspecError):
-            # It can only be a text: a number may be written in many ways.
-            found.insert(0, value.encode())
-    return found
-
-
-def _projection(path: Sequence[str]) -> Callable[[bytes], Any]:
-    """Return a decoder that looks only at what lies on a path."""
-    kind: Any = Any
-    for name in reversed(path):
-        kind = msgspec.defstruct(
-            "Projection",
-            [("inner", kind | msgspec.UnsetType if kind is not Any else Any, msgspec.UNSET)],
-            rename={"inner": name},
-        )
-    decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
-    return decode

@@ -31,7 +31,7 @@ from kafkaesque.admin.api.part_pages import (
     ScanAnswer,
     ScanQuestion,
 )
-from kafkaesque.admin.api.scan_part import Matcher
+from kafkaesque.admin.api.search_matcher import Matcher
 from kafkaesque.admin.api.values import Origin
 from kafkaesque.admin.http import Outlet
 from kafkaesque.broker.metadata.cluster_state import TopicState

@@ -15,9 +15,10 @@ from kafkaesque.admin.decoding.bounds import (
     Allowance,
     UndecodableError,
 )
-from kafkaesque.admin.decoding.msgpack_data import is_surely_msgpack, read_msgpack
+from kafkaesque.admin.decoding.msgpack_data import FIRST_BYTES, is_surely_msgpack, read_msgpack
 from kafkaesque.admin.decoding.protobuf_data import read_indexes, read_protobuf
 from kafkaesque.admin.decoding.schema_book import KnownSchema, SchemaBook
+from kafkaesque.registry.avro import AvroSchema
 from kafkaesque.registry.schemas import SchemaType
 
 #: Headers in which newer serializers name the schemas of keys and of values.
@@ -25,7 +26,10 @@ KEY_HEADER: Final = "__key_schema_id"
 VALUE_HEADER: Final = "__value_schema_id"
 _ID_MAGIC: Final = b"\0"
 _GUID_MAGIC: Final = b"\1"
-_ID_BYTES: Final = 5
+#: A zero and an id.
+ID_BYTES: Final = 5
+#: With another byte, and no header that names its schema, no value begins that `auto` decodes.
+ENCODED_FIRST: Final = frozenset({_ID_MAGIC[0], *FIRST_BYTES})
 _FORMATS: Final = {
     SchemaType.AVRO: "avro",
     SchemaType.JSON: "json",
@@ -69,6 +73,17 @@ class Decoder:
     def is_spent(self) -> bool:
         """Whether a value may not be decoded that another question would decode."""
         return self.allowance.is_spent or self._book.is_full
+
+    def avro(self, schema_id: int) -> AvroSchema | None:
+        """Return a schema if it is one of Avro and known; nothing is noted if it is not.
+
+        Raises:
+            UndecodableError: it cannot be parsed, or there is no room for it.
+        """
+        found = self._book.schemas.get(schema_id)
+        if not isinstance(found, KnownSchema) or found.type is not SchemaType.AVRO:
+            return None
+        return self._book.avro(found)
 
     def decode(self, data: bytes, wanted: str, header: bytes | None = None) -> Decoded | None:
         """Return what a value is; None: it is not known to be anything, if `auto` is wanted.
@@ -124,18 +139,18 @@ class Decoder:
 def _frame_of(data: bytes, header: bytes | None) -> _Frame | None:
     """Return a value that names its schema, in a header or itself; None: it does not."""
     if header is not None and (schema_id := _id_in(header)):
-        return _Frame(schema_id, header, _ID_BYTES, data)
+        return _Frame(schema_id, header, ID_BYTES, data)
     if schema_id := _id_in(data):
-        body = data[_ID_BYTES:]
+        body = data[ID_BYTES:]
         return _Frame(schema_id, body, 0, body)
     return None
 
 
 def _id_in(data: bytes) -> int:
     """Return the id at the beginning, or 0: that is nobody's, and many numbers begin with zeros."""
-    if len(data) < _ID_BYTES or data[:1] != _ID_MAGIC:
+    if len(data) < ID_BYTES or data[:1] != _ID_MAGIC:
         return 0
-    schema_id = int.from_bytes(data[1:_ID_BYTES], "big")
+    schema_id = int.from_bytes(data[1:ID_BYTES], "big")
     return schema_id if schema_id < 1 << 31 else 0
 
 

@@ -58,6 +58,13 @@ def read_msgpack(data: bytes, allowance: Allowance) -> _Value:
     return value
 
 
+#: What a map can begin with: a short one, or one with its size in two or four bytes.
+_SHORT_MAPS: Final = range(0x81, 0x90)
+_LONG_MAPS: Final = {0xDE: 3, 0xDF: 5}
+#: What `is_surely_msgpack` takes begins with one of these.
+FIRST_BYTES: Final = frozenset({*_SHORT_MAPS, *_LONG_MAPS})
+
+
 def is_surely_msgpack(data: bytes) -> bool:
     """Tell whether bytes that are no text can hardly be anything else.
 
@@ -65,7 +72,7 @@ def is_surely_msgpack(data: bytes) -> bool:
     and whoever reads on finds whether the bytes end where the map does.
     """
     first = data[0] if data else 0
-    at = {0xDE: 3, 0xDF: 5}.get(first, 1 if 0x81 <= first <= 0x8F else 0)
+    at = _LONG_MAPS.get(first, 1 if first in _SHORT_MAPS else 0)
     if not at or at >= len(data):
         return False
     kind = data[at]
