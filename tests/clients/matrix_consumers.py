@@ -394,6 +394,7 @@ class JetStreamReading(_Asyncio):
 
 CONSUMERS: Final[dict[str, type[Reading]]] = {
     "kafka": KafkaReading,
+    "kafka-view": KafkaReading,
     "amqp": AmqpReading,
     "sqs": SqsReading,
     "mqtt": MqttReading,

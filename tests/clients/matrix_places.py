@@ -13,7 +13,9 @@ from tests.waiting import DEADLINE_S
 #: A topic of one partition, which is a stream of JetStream, too; and what all names begin with.
 PLACE = "matrix"
 #: By consumer, the queue that is bound for it.
-QUEUES = {"amqp": "matrix-amqp", "sqs": "matrix-sqs"}
+QUEUES = {"amqp": "matrix-amqp", "sqs": "matrix-sqs", "kafka-view": "matrix-viewed.view"}
+#: The queue of one that sees it as a topic.
+VIEWED = "matrix-viewed"
 #: By producer, what it names: a topic, and a queue. The others name no more than the message.
 INLETS = {"kafka": "matrix-feed", "text": "matrix-feed", "sqs": "matrix-inbox"}
 
@@ -39,6 +41,7 @@ def make_places(cluster: MatrixCluster) -> None:
         pika.ConnectionParameters("127.0.0.1", cluster.port("amqp", 1))
     )
     with connection, connection.channel() as channel:
-        for name in QUEUES.values():
+        for name in (QUEUES["amqp"], QUEUES["sqs"], VIEWED):
             channel.queue_declare(name, durable=True)
             channel.queue_bind(name, "amq.topic", f"{PLACE}.#")
+    cluster.run("queue", "alter", VIEWED, "-c", f"kafka.topic={QUEUES['kafka-view']}")

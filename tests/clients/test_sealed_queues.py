@@ -8,7 +8,7 @@ import pytest
 
 from kafkaesque import Client, Message
 from kafkaesque.client.errors import QueueNotFound
-from tests.clients.kafka_helpers import unique
+from tests.clients.kafka_helpers import consume, unique
 from tests.clients.sealing_cluster import SealingCluster, files_with
 from tests.clients.test_sealed_topics import rotate_brokers, run_key
 from tests.waiting import eventually
@@ -78,3 +78,15 @@ def test_keys_of_queues_are_rotated_and_shredded(cluster: SealingCluster) -> Non
         rotate_brokers(cluster)
         assert [each.text() for each in client.get_many(name, 5, timeout=20)] == ["new"]
     assert "does not exist" in run_key(cluster, "rotate", unique("none"), "--queue")
+
+
+def test_kafkas_clients_read_an_encrypted_queue_in_the_clear(cluster: SealingCluster) -> None:
+    name = unique("shown")
+    with Client(cluster.bootstrap_servers) as client:
+        client.create_queue(name, encryption="aes256-gcm", kafka_topic=name)
+        client.put(name, Message(HIDDEN, key=b"k", headers={"why": "x"}))
+        client.get(name, timeout=20).ack()
+        client.put(name, Message(f"{HIDDEN}, too", key=b"k"))
+    found = [(each.value(), each.headers()) for each in consume(cluster.bootstrap_servers, name, 2)]
+    assert found == [(HIDDEN.encode(), [("why", b"x")]), (f"{HIDDEN}, too".encode(), None)]
+    assert files_with(cluster, HIDDEN.encode()) == []

@@ -278,6 +278,7 @@ class BrokerParts(LogParts):
             reading=Reading(
                 rack=config.rack,
                 clock=self.env.clock,
+                disk=self.env.disk,
                 partitions=self.partitions,
                 forwarder=self.forwarder,
                 metadata=self.metadata,

@@ -1,5 +1,10 @@
-"""What one client may do, as gateways ask it for each resource of a request."""
+"""What one client may do, as gateways ask it for each resource of a request.
 
+Of a topic that shows a queue a client may do what rules allow both with the topic and with the
+queue. That is asked here, so that no gateway can forget it.
+"""
+
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,6 +21,22 @@ from kafkaesque.broker.metadata.queue_names import may_be_in_vhost
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 
 CommandT = TypeVar("CommandT", bound=ClientCommand)
+
+#: What is asked of a queue where something is asked of the topic that shows it. Making a topic is
+#: nothing that is done to a queue: there is the name, and it is refused.
+_OF_QUEUE: Final[Mapping[Operation, Operation]] = {
+    Operation.READ: Operation.READ,
+    Operation.WRITE: Operation.WRITE,
+    Operation.DELETE: Operation.DELETE,
+    Operation.ALTER: Operation.ALTER,
+    Operation.DESCRIBE: Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS: Operation.DESCRIBE,
+    Operation.ALTER_CONFIGS: Operation.ALTER,
+}
+#: What can be done to such a topic at all.
+_OF_VIEWS: Final = sum(
+    1 << each for each in (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+)
 
 
 class Rights:
@@ -38,17 +59,34 @@ class Rights:
         decision = judge.decide(self.principal, self.host, operation, resource_type, name)
         if not decision.allowed:
             self._tell(operation, resource_type, name, decision)
-        return decision.allowed
+            return False
+        behind = self._behind(operation, resource_type, name)
+        return behind is None or self.may(*behind)
 
     def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Tell the same of what nobody has asked for, or what something else may allow as well."""
         judge = self._access.judge
-        return judge.decide(self.principal, self.host, operation, resource_type, name).allowed
+        if not judge.decide(self.principal, self.host, operation, resource_type, name).allowed:
+            return False
+        behind = self._behind(operation, resource_type, name)
+        return behind is None or self.could(*behind)
+
+    def _behind(
+        self, operation: Operation, resource_type: ResourceType, name: str
+    ) -> tuple[Operation, ResourceType, str] | None:
+        """Return what has to be allowed as well, because the topic shows a queue."""
+        if resource_type is not ResourceType.TOPIC or operation not in _OF_QUEUE:
+            return None
+        queue = self._access.queue_of_view(name)
+        return None if queue is None else (_OF_QUEUE[operation], ResourceType.QUEUE, queue)
 
     def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
         """Return what a client is told that may not do something; see `refusal_words`."""
         judge = self._access.judge
         decision = judge.decide(self.principal, self.host, operation, resource_type, name)
+        behind = self._behind(operation, resource_type, name)
+        if decision.allowed and behind is not None:
+            return self.refusal(*behind)
         return refusal_words(decision, operation, resource_type, name)
 
     def may_cluster(self, operation: Operation) -> bool:
@@ -108,7 +146,11 @@ class Rights:
     def bits(self, resource_type: ResourceType, name: str) -> int:
         """Return all that may be done to a resource, as the bit field of KIP-430."""
         judge = self._access.judge
-        return authorized_operations(judge, self.principal, self.host, resource_type, name)
+        bits = authorized_operations(judge, self.principal, self.host, resource_type, name)
+        if resource_type is not ResourceType.TOPIC or self._access.queue_of_view(name) is None:
+            return bits
+        both = sum(1 << each for each in _OF_QUEUE if self.could(each, resource_type, name))
+        return bits & both & _OF_VIEWS
 
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is: it asks its own rules."""

@@ -74,6 +74,10 @@ class UnknownTopicOrPartition(RequestRefused):
     """No such topic or partition in this cluster, or not on this broker."""
 
 
+class TopicShowsQueue(UnknownTopicOrPartition):
+    """There is a queue that is shown as this topic: it can be read, and nothing else."""
+
+
 class UnknownQueue(RequestRefused):
     """There is no queue of this name."""
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from kafkaesque.access.audit import DataChange
-from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.changes import CHANGE_MS_MAX, OptionChanges, answer_change
 from kafkaesque.admin.api.context import Context
@@ -305,7 +305,10 @@ def _check_ways(call: AnyCall, vhost: str, options: Mapping[str, str | None]) ->
         NotAuthorized: no rule allows to read or write where messages are to come from or go.
     """
     for way in ways_of(vhost, options):
-        if not call.may(*way):
+        is_creation = way.operation is Operation.CREATE and call.may(
+            Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        if not is_creation and not call.may(*way):
             raise way_refusal(way, call.refusal(*way))
 
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.topic_views import find_readable
 from kafkaesque.env.clock import Clock
 from kafkaesque.groups.results import FetchedOffset
 
@@ -24,7 +25,7 @@ CONFIRM_TIMEOUT_MS: Final = 5_000
 
 def is_of_topic(state: ClusterState, each: FetchedOffset) -> bool:
     """Tell whether an offset is not one of another topic than has its name now."""
-    topic = state.topics.get(each.partition.topic)
+    topic = find_readable(state, each.partition.topic)
     if topic is None or each.committed is None or _has_id(topic.topic_id, each):
         return True
     committed = each.committed
@@ -55,9 +56,8 @@ def when_sure(
     An id that is not the topic's may be newer than what this broker knows: then the controller is
     asked; with False if it did not answer in time.
     """
-    topics = metadata.state.topics
     for each in offsets:
-        topic = topics.get(each.partition.topic)
+        topic = find_readable(metadata.state, each.partition.topic)
         if topic is not None and not _has_id(topic.topic_id, each):
             metadata.when_current(SURE_MS_MAX, on_done)
             return

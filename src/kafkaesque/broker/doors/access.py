@@ -30,6 +30,7 @@ from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.queue_names import queue_resource
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.requests.access_commands import AccessCommand
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
@@ -163,6 +164,11 @@ class Access:
     ) -> Decision:
         """Return whether somebody may do something, and because of what."""
         return self.judge.decide(principal, host, operation, resource_type, name)
+
+    def queue_of_view(self, topic: str) -> str | None:
+        """Return what rules call the queue that Kafka's clients see as this topic; None: none."""
+        queue = self._metadata.state.topic_views.get(topic)
+        return None if queue is None else queue_resource(queue.queue)
 
     # -- who is who
 

@@ -25,7 +25,7 @@ from kafkaesque.env.clock import Clock
 from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
-from kafkaesque.model.ids import NodeId, TopicId
+from kafkaesque.model.ids import NodeId, Offset, TopicId
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.records import Record
 from kafkaesque.queues import arrival
@@ -156,6 +156,13 @@ class Queues:
     def memory_bytes(self) -> int:
         """What transient queues hold in this broker's memory."""
         return self._hosts.memory.used
+
+    def messages_end(self, log_id: TopicId, number: int) -> Offset | None:
+        """Return the offset after the last message that has come to a part of a queue led here.
+
+        It may not be committed yet. None where that is not known.
+        """
+        return self._hosts.messages_end(log_id, number)
 
     def new_consumer(self) -> ConsumerName:
         """Return a name for a consumer that is connected with this broker."""

@@ -1,6 +1,6 @@
 """Reading from partitions: on this broker, or wherever they are led, now or when more comes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.live_options import LiveOptions
@@ -8,10 +8,13 @@ from kafkaesque.broker.options.replication import RACK_SELECTOR, SELECTOR
 from kafkaesque.broker.partitions.feed import Feed, FeedHandler
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_sealing import Located
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.read_ranges import read_ranges
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.env.clock import Clock
-from kafkaesque.model.ids import NodeId, Offset, TopicPartition
+from kafkaesque.env.disk import Disk
+from kafkaesque.model.ids import NodeId, Offset, TopicId, TopicPartition
 from kafkaesque.raft.progress import PeerProgress
 
 
@@ -20,12 +23,14 @@ class Reading:
 
     __slots__ = (
         "_clock",
+        "_disk",
         "_metadata",
         "_options",
         "_partitions",
         "_peers",
         "_rack",
         "fetch",
+        "log_of",
         "partition",
     )
 
@@ -34,6 +39,7 @@ class Reading:
         *,
         rack: str | None,
         clock: Clock,
+        disk: Disk,
         partitions: PartitionTable,
         forwarder: Forwarder,
         metadata: MetadataView,
@@ -42,12 +48,15 @@ class Reading:
     ) -> None:
         self._rack = rack
         self._clock = clock
+        self._disk = disk
         self._partitions = partitions
         self._metadata = metadata
         self._peers = peers
         self._options = options
         #: Returns a partition's replica on this broker; raises a `RequestRefused` otherwise.
         self.partition: Callable[[TopicPartition], Partition] = partitions.find
+        #: Returns the same of a topic or of a queue's log, by its id and the partition's number.
+        self.log_of: Callable[[TopicId, int], Partition] = partitions.find_log
         #: Reads committed batches at the leader, on whatever broker; see `Forwarder.fetch`.
         self.fetch = forwarder.fetch
 
@@ -58,6 +67,34 @@ class Reading:
     def feed(self, where: TopicPartition, handler: FeedHandler) -> Feed:
         """Return a feed of a partition, led on whatever broker: `seek`, then `grant` credit."""
         return Feed(self._clock, self.fetch, where, handler)
+
+    def read_bytes(
+        self,
+        partition: Partition,
+        offset: Offset,
+        bytes_max: int,
+        end: Offset,
+        on_read: Callable[[bytes | Exception], None],
+    ) -> None:
+        """Read committed batches into memory as `Partition.read_now` finds them.
+
+        `on_read` is called within this call if all of it is cached.
+
+        Raises:
+            KafkaesqueError: see `Partition.read_now`.
+        """
+
+        def on_located(ranges: Sequence[Located] | Exception) -> None:
+            if isinstance(ranges, Exception):
+                on_read(ranges)
+            else:
+                read_ranges(self._disk, ranges, on_read)
+
+        ranges = partition.read_now(offset, bytes_max, end)
+        if ranges is None:
+            partition.read_later(offset, bytes_max, on_located, end)
+        else:
+            on_located(ranges)
 
     # -- replicas near to a consumer (KIP-392)
 

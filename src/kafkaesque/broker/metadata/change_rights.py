@@ -32,6 +32,7 @@ from kafkaesque.broker.options.queues import (
     DEFAULT_EXCHANGE_WORD,
     FORWARD_EXCHANGE,
     FORWARD_KEY,
+    KAFKA_TOPIC,
     MOVE_TASKS,
     REDRIVE_RATE,
     STREAM_TOPIC,
@@ -227,7 +228,10 @@ def way_refusal(way: Way, words: str) -> NotAuthorized:
 
 
 def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
-    """Yield what options of a queue need: writing where dead letters go, reading what is read."""
+    """Yield what options of a queue need: writing where dead letters go, reading what is read.
+
+    And making a topic of the name by which Kafka's clients see the queue.
+    """
     queue, topic = options.get("dead.letter.queue"), options.get("dead.letter.topic")
     if queue:
         yield Way(Operation.WRITE, ResourceType.QUEUE, queue_resource(QueueName(vhost, queue)))
@@ -247,6 +251,9 @@ def ways_of(vhost: str, options: Mapping[str, str | None]) -> Iterator[Way]:
     source = options.get("source.topic")
     if source:
         yield Way(Operation.READ, ResourceType.TOPIC, source)
+    shown = options.get(KAFKA_TOPIC)
+    if shown:
+        yield Way(Operation.CREATE, ResourceType.TOPIC, shown)
 
 
 #: Options that mean something together only: where messages go, and by which key.
@@ -283,7 +290,8 @@ def _options_of(case: _Case) -> Mapping[str, str | None]:
 
 def _ways(case: _Case) -> NotAuthorized | None:
     for way in ways_of(case.command.vhost, _options_of(case)):
-        if not case.may(way.operation, way.kind, way.name):
+        is_creation = way.operation is Operation.CREATE and case.may_cluster(Operation.CREATE)
+        if not is_creation and not case.may(way.operation, way.kind, way.name):
             return way_refusal(way, case.words(*way))
     return None
 

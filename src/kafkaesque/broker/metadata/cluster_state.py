@@ -50,9 +50,10 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.metadata.topic_names import is_internal
-from kafkaesque.broker.options.queues import STREAM_TOPIC
+from kafkaesque.broker.options.queues import KAFKA_TOPIC, STREAM_TOPIC
 from kafkaesque.model.errors import (
     InvariantBroken,
+    TopicShowsQueue,
     UnknownQueue,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -228,6 +229,13 @@ def _at_home(queue: QueueState, node: NodeId) -> PartitionState:
     )
 
 
+def _shows_queue(name: str, queue: QueueState) -> TopicShowsQueue:
+    return TopicShowsQueue(
+        f"topic {name!r} shows the queue {queue.queue}, and can only be read: use the queue for "
+        "anything else"
+    )
+
+
 def _first_routing() -> Topology:
     """Return the virtual host that every cluster has; it is written down nowhere."""
     routing = Topology()
@@ -270,6 +278,8 @@ class ClusterState:
     queues: dict[QueueName, QueueState] = field(default_factory=dict)
     queues_by_log: dict[TopicId, QueueState] = field(default_factory=dict)
     queues_by_vhost: dict[str, dict[str, QueueState]] = field(default_factory=dict)
+    #: Those that Kafka's clients see as topics, by the topics' names: see `topic_views`.
+    topic_views: dict[str, QueueState] = field(default_factory=dict)
     #: How many a user has made; only of those that have any.
     queue_counts: Counter[str] = field(default_factory=Counter)
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
@@ -309,9 +319,12 @@ class ClusterState:
 
         Raises:
             UnknownTopicOrPartition: there is none.
+            TopicShowsQueue: Kafka's clients see a queue by that name.
         """
         state = self.topics.get(name)
         if state is None:
+            if name in self.topic_views:
+                raise _shows_queue(name, self.topic_views[name])
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         return state
 
@@ -320,9 +333,13 @@ class ClusterState:
 
         Raises:
             UnknownTopicId: there is none.
+            TopicShowsQueue: Kafka's clients see a queue by that id.
         """
         state = self.topics_by_id.get(topic_id)
         if state is None:
+            queue = self.queues_by_log.get(topic_id)
+            if queue is not None and queue.options.get(KAFKA_TOPIC):
+                raise _shows_queue(queue.options[KAFKA_TOPIC], queue)
             raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
         return state
 
@@ -401,7 +418,10 @@ class ClusterState:
             case QueueCreated():
                 self._on_queue_created(record)
             case QueueChanged():
-                self.queues_by_log[TopicId(record.log_id)].options = dict(record.options)
+                queue = self.queues_by_log[TopicId(record.log_id)]
+                self.topic_views.pop(queue.options.get(KAFKA_TOPIC, ""), None)
+                queue.options = dict(record.options)
+                self._show(queue)
             case PartitionsAdded():
                 topic = self._existing(record.topic_id)
                 self._add_partitions(topic, record.partitions)
@@ -487,7 +507,12 @@ class ClusterState:
             self.routing.apply(VhostAdded(vhost=name.vhost))
             topic = record.options.get(STREAM_TOPIC, "")
             self.routing.apply(QueueAdded(vhost=name.vhost, name=name.name, topic=topic))
+        self._show(queue)
         self._add_partitions(queue, record.partitions)
+
+    def _show(self, queue: QueueState) -> None:
+        if queue.options.get(KAFKA_TOPIC):
+            self.topic_views[queue.options[KAFKA_TOPIC]] = queue
 
     def _add_partitions(
         self, topic: TopicState, placements: tuple[PartitionPlacement, ...]
@@ -525,6 +550,7 @@ class ClusterState:
         topic = self._existing(record.topic_id)
         if isinstance(topic, QueueState):
             del self.queues[topic.queue]
+            self.topic_views.pop(topic.options.get(KAFKA_TOPIC, ""), None)
             of_vhost = self.queues_by_vhost[topic.queue.vhost]
             del of_vhost[topic.queue.name]
             if not of_vhost:

@@ -31,6 +31,7 @@ from kafkaesque.broker.metadata.records import (
     TopicConfigChanged,
     TopicDeleted,
 )
+from kafkaesque.broker.metadata.topic_views import check_view
 from kafkaesque.broker.metadata.transient_queues import (
     Incarnation,
     end_of_queue,
@@ -40,6 +41,7 @@ from kafkaesque.broker.metadata.transient_queues import (
 from kafkaesque.broker.options.encryption import ENCRYPTION, is_encrypted
 from kafkaesque.broker.options.queues import (
     DECLARATION,
+    KAFKA_TOPIC,
     MOVE_TASKS,
     NAMES_OF_TARGETS,
     OF_THE_LOG,
@@ -136,6 +138,7 @@ def plan_queue(
             "administrator set user.queues.max of the brokers"
         )
     check_may_add_vhost(state, name.vhost)
+    check_view(state, existing, options)
     log_id = new_id()
     source = _source(state, options)
     partitions: tuple[PartitionPlacement, ...] = ()
@@ -316,6 +319,8 @@ def plan_queue_change(
         raise InvalidConfig(f"{PARTITIONS} cannot be changed: make another queue")
     if options == queue.options:
         return []
+    if options.get(KAFKA_TOPIC) != queue.options.get(KAFKA_TOPIC):
+        check_view(state, queue, options)
     changed: list[QueueChanged | TopicConfigChanged] = [
         QueueChanged(log_id=queue.topic_id, options=options)
     ]
@@ -392,6 +397,8 @@ def _expect_equal(queue: QueueState, options: Mapping[str, str]) -> None:
     rules = [each.get(TRANSFORMATION_OUT, "") for each in (queue.options, options)]
     is_equal = is_equal and rules[0] == rules[1]
     is_equal = is_equal and partition_count(queue.options) == partition_count(options)
+    # Who does not ask for a view leaves the one that there is: most protocols cannot ask.
+    is_equal = is_equal and options.get(KAFKA_TOPIC) in (None, queue.options.get(KAFKA_TOPIC))
     if not is_equal or is_encrypted(queue.options) != is_encrypted(options):
         differing = sorted(
             name

@@ -1,6 +1,7 @@
 """The cluster's topics as group coordinators want them: with partition counts and racks."""
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState, TopicState
+from kafkaesque.broker.metadata.topic_views import all_readable
 from kafkaesque.groups.consumer.topics import Topic, TopicCatalog
 from kafkaesque.model.ids import NodeId
 
@@ -29,7 +30,7 @@ class TopicCatalogSource:
         }
         known = self._catalog.by_name if racks == self._racks else {}
         self._racks = racks
-        topics = [self._topic(topic, known.get(name)) for name, topic in state.topics.items()]
+        topics = [self._topic(topic, known.get(topic.name)) for topic in all_readable(state)]
         is_same = len(topics) == len(known) and all(
             known.get(topic.name) is topic for topic in topics
         )

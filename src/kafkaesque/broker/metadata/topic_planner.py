@@ -64,7 +64,9 @@ def plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) ->
         if existing.topic_id in command.doubtful_ids:
             return Plan(records=[], result=_result_of(existing))
         raise TopicExists(f"topic {command.name!r} exists")
-    other = find_collision(command.name, state.topics)
+    if command.name in state.topic_views:
+        raise TopicExists(f"topic {command.name!r} exists: it shows a queue")
+    other = find_collision(command.name, [*state.topics, *state.topic_views])
     if other is not None:
         raise InvalidTopic(
             f"topic {command.name!r} collides with {other!r}: they differ only in '.' and '_'"

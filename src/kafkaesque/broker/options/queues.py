@@ -53,6 +53,8 @@ FORWARD_KEY: Final = "forward.routing.key"
 #: The transformation that changes messages as they are delivered.
 TRANSFORMATION_OUT: Final = "transformation.out"
 WRITE_CACHING: Final = "write.caching"
+#: The topic that Kafka's clients see the queue as.
+KAFKA_TOPIC: Final = "kafka.topic"
 #: Whether a queue is in one broker's memory alone.
 TRANSIENT: Final = "transient"
 #: How many logs a queue of its own has.
@@ -73,6 +75,9 @@ NOT_OF_PARTITIONED: Final = (
     MQTT_SESSION,
     MQTT_SHARE,
 )
+#: What a queue that Kafka's clients see cannot have: it has no log of messages, or holds what is no
+#: message of its own.
+NOT_OF_SHOWN: Final = (TRANSIENT, SOURCE_TOPIC, STREAM_TOPIC, MQTT_SESSION, MQTT_SHARE)
 #: What the queue's log has as its own options.
 OF_THE_LOG: Final = (ENCRYPTION, WRITE_CACHING)
 #: What a cursor cannot have: its messages are admitted by the topic.
@@ -362,6 +367,13 @@ QUEUE_OPTIONS: Final = OptionTable(
             most=PARTITIONS_MAX,
             least=1,
         ),
+        Option(
+            name=KAFKA_TOPIC,
+            type=_STRING,
+            default="",
+            doc="The name of a topic as which Kafka's clients see the queue, and read its messages "
+            "without taking them; empty: they do not see it.",
+        ),
         QUEUE_ENCRYPTION_OPTION,
         Option(
             name=WRITE_CACHING,
@@ -438,6 +450,8 @@ def make_policy(options: Mapping[str, str]) -> Policy:
             raise InvalidConfig(f"a transient queue is in no log, and has no {useless[0]}")
     if number(PARTITIONS) > 1:
         _check_partitioned(values)
+    if values[KAFKA_TOPIC]:
+        _check_shown(values)
     ways = [name for name in _DEAD_LETTER_WAYS if values[name]]
     if len(ways) > 1:
         raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")
@@ -476,6 +490,18 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     )
     policy.check()
     return policy
+
+
+def _check_shown(values: Mapping[str, OptionValue]) -> None:
+    useless = [name for name in NOT_OF_SHOWN if values[name]]
+    if useless:
+        raise InvalidConfig(
+            f"a queue with {useless[0]} is shown as no topic: it has no {KAFKA_TOPIC}"
+        )
+    if _OVERFLOWS[str(values["overflow"])] is Overflow.REJECT_AND_DEAD_LETTER:
+        raise InvalidConfig(
+            f"with overflow=reject-publish-dlx, {KAFKA_TOPIC} would show messages that were refused"
+        )
 
 
 def _check_way_out(values: Mapping[str, OptionValue]) -> None:

@@ -216,6 +216,15 @@ class QueueHosts:
         """Return the parts of a queue that are led here, with what is there."""
         return [each for part in queue.partitions for each in self._led(queue, part.partition)]
 
+    def messages_end(self, log_id: TopicId, number: int) -> Offset | None:
+        """Return the offset after the last message that has come to a part of a queue.
+
+        None where that is not known here. It may not be committed yet.
+        """
+        host = self._hosts.get((log_id, number))
+        is_known = host is not None and host.queue.is_based
+        return Offset(host.queue.state.end) if host is not None and is_known else None
+
     def _led(self, queue: QueueState, number: int) -> list[Led]:
         host = self._hosts.get((queue.topic_id, number))
         if host is None or not host.is_led:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.topic_views import all_readable
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.configs import ResourceType
 from kafkaesque.gateway.kafka.context import Context
@@ -27,7 +28,7 @@ _NAMES: Final[dict[int, Callable[[ClusterState], list[str]]]] = {
     _CLIENT_METRICS: lambda _: [],
     _BROKER_LOGGER: lambda _: [],
     ResourceType.BROKER: lambda state: [str(node) for node in sorted(state.brokers)],
-    ResourceType.TOPIC: lambda state: list(state.topics),
+    ResourceType.TOPIC: lambda state: [each.name for each in all_readable(state)],
 }
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
 from kafkaesque.broker.metadata.topic_names import check_topic_name
+from kafkaesque.broker.metadata.topic_views import readable
 from kafkaesque.broker.options.groups import check_group_name
 from kafkaesque.broker.requests.commands import (
     ChangeConfig,
@@ -166,7 +167,7 @@ def _described(
 def _entries(doors: Doors, resource: DescribeConfigsResource) -> list[ConfigEntry]:
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(resource.resource_name)
-        return topic_entries(doors, doors.cluster.state.topic(resource.resource_name).configs)
+        return topic_entries(doors, readable(doors.cluster.state, resource.resource_name).configs)
     if resource.resource_type == ResourceType.GROUP:
         check_group_name(resource.resource_name)
         return group_entries(

@@ -2,6 +2,7 @@
 
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.topic_views import all_readable, find_readable
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
 from kafkaesque.gateway.kafka.context import Context
@@ -104,7 +105,9 @@ class _Page:
         self._view = view
         self._skips_missing = not request.topics
         self._begin = ("", 0)
-        asked = [topic.name for topic in request.topics] or list(view.doors.cluster.state.topics)
+        asked = [topic.name for topic in request.topics] or [
+            topic.name for topic in all_readable(view.doors.cluster.state)
+        ]
         cursor = request.cursor
         if cursor is not None:
             if request.topics and cursor.topic_name not in asked:
@@ -122,7 +125,7 @@ class _Page:
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         self.message.topics = topics
         for name in self._names:
-            topic = self._view.doors.cluster.state.topics.get(name)
+            topic = find_readable(self._view.doors.cluster.state, name)
             if self._left == 0:
                 self.message.next_cursor = Cursor(name, 0)
                 return

@@ -53,6 +53,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
     errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.TopicShowsQueue: ErrorCode.POLICY_VIOLATION,
     errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     errors.TopicDeletionDisabled: ErrorCode.TOPIC_DELETION_DISABLED,
     errors.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,

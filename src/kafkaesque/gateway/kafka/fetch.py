@@ -28,7 +28,14 @@ from kafkaesque.gateway.kafka.fetch_sessions import (
     SessionNotFound,
     SessionPartition,
 )
-from kafkaesque.gateway.kafka.topics import TopicForbidden, leader_hint, resolve_topic
+from kafkaesque.gateway.kafka.queue_views import extent_of, read_view
+from kafkaesque.gateway.kafka.topics import (
+    TopicForbidden,
+    is_view,
+    leader_hint,
+    readable_replica,
+    resolve_topic,
+)
 from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.errors import (
     NotLeader,
@@ -167,7 +174,9 @@ class _Fetch:
             if rights is not None and not rights.may(Operation.READ, ResourceType.TOPIC, name):
                 # Asked each time: what a session names, its client may have no right to any more.
                 raise TopicForbidden
-            partition = self._doors.reading.partition(TopicPartition(name, asked.partition))
+            partition = readable_replica(self._doors, TopicPartition(name, asked.partition))
+            if is_view(partition):
+                return self._read_view(wanted, partition)
             if not self._is_served_by_follower(partition, asked):
                 partition.check_leader(asked.current_leader_epoch)
                 nearer = self._nearer_replica(partition, Offset(asked.fetch_offset))
@@ -236,6 +245,19 @@ class _Fetch:
             return None
         return self._fetched(partition, index, self._within_limit(ranges), aborted=aborted)
 
+    def _read_view(self, wanted: SessionPartition, partition: Partition) -> PartitionFetched | None:
+        """Read a queue's log, at its leader alone: each replica cleans it by itself."""
+        asked = wanted.asked
+        partition.check_leader(asked.current_leader_epoch)
+        limit, on_later = (
+            self._limit(asked.partition_max_bytes),
+            self._on_located(wanted, partition),
+        )
+        found = read_view(self._doors, partition, asked.fetch_offset, limit, on_later)
+        if found is None:
+            return None
+        return self._fetched(partition, asked.partition, self._within_limit(found))
+
     def _limit(self, partition_max_bytes: int) -> int:
         """Return how many bytes a partition may give.
 
@@ -275,12 +297,18 @@ class _Fetch:
         diverging: tuple[int, int] | None = None,
         aborted: Aborted | None = None,
     ) -> PartitionFetched:
+        if is_view(partition):
+            start, stable_offset = extent_of(self._doors, partition)
+            high_watermark = stable_offset
+        else:
+            start, stable_offset = partition.log_start_offset, partition.last_stable_offset
+            high_watermark = partition.high_watermark
         return PartitionFetched(
             index,
             0,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.log_start_offset,
+            high_watermark,
+            stable_offset,
+            start,
             ranges,
             sum(piece.length for piece in ranges),
             aborted if ranges or not aborted else [],
@@ -291,9 +319,8 @@ class _Fetch:
         index = wanted.asked.partition
         leader = None
         if isinstance(refusal, NotLeader):
-            state = self._doors.cluster.state.topics.get(_name_of(self._doors, wanted.topic))
-            if state is not None:
-                leader = leader_hint(self._doors, TopicPartition(state.name, index))
+            where = TopicPartition(_name_of(self._doors, wanted.topic), index)
+            leader = leader_hint(self._doors, where)
         return PartitionFetched(index, code_of(refusal), -1, leader=leader)
 
     # -- answering or waiting
@@ -318,7 +345,7 @@ class _Fetch:
             for wanted, _ in self._results:
                 name = resolve_topic(self._doors, wanted.topic)
                 where = TopicPartition(name, wanted.asked.partition)
-                partition = self._doors.reading.partition(where)
+                partition = readable_replica(self._doors, where)
                 self._watches.append((partition, partition.watch(self._on_more)))
         except (OverBound, RequestRefused):
             self._answer()

@@ -8,6 +8,7 @@ from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.topic_views import find_readable, readable_partition
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.data_changes import tell_parts
@@ -141,9 +142,9 @@ class _Commit:
     ) -> events.OffsetToCommit:
         has_id = self._call.version >= _WITH_TOPIC_IDS
         name = resolve_topic(self._doors, topic.topic_id if has_id else topic.name)
-        state = self._doors.cluster.state.partition(TopicPartition(name, each.partition_index))
+        state = readable_partition(self._doors.cluster.state, name, each.partition_index)
         return events.OffsetToCommit(
-            partition=state.topic_partition,
+            partition=TopicPartition(name, each.partition_index),
             offset=each.committed_offset,
             leader_epoch=each.committed_leader_epoch,
             metadata=each.committed_metadata or "",
@@ -337,7 +338,8 @@ class _GroupFetch:
         for each in offsets:
             if is_of_topic(self._doors.cluster.state, each):
                 by_name.setdefault(each.partition.topic, []).append(self._partition(each))
-        known = self._doors.cluster.state.topics
+        cluster = self._doors.cluster.state
+        known = {name: topic for name in by_name if (topic := find_readable(cluster, name))}
         needs_id = self._version >= _WITH_TOPIC_IDS
         return [
             OffsetFetchResponseTopics(
@@ -398,7 +400,7 @@ def on_offset_delete(context: Context, call: Call) -> None:
             answers.append(answer)
             where = TopicPartition(topic.name, each.partition_index)
             try:
-                context.doors.cluster.state.partition(where)
+                readable_partition(context.doors.cluster.state, *where)
                 wanted.append(where)
                 places.append(answer)
             except RequestRefused as refusal:

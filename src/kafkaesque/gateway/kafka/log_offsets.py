@@ -11,6 +11,8 @@ from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
+from kafkaesque.gateway.kafka.queue_views import extent_of
+from kafkaesque.gateway.kafka.topics import is_view, readable_replica
 from kafkaesque.model.errors import OffsetNotAvailable, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -126,11 +128,13 @@ class _ListOffsets:
         if timestamp < 0 and self._call.version < _PLACES_SINCE_VERSION.get(timestamp, 1 << 15):
             on_found(_failed(index, ErrorCode.UNSUPPORTED_VERSION))
             return
-        partition = self._doors.reading.partition(TopicPartition(name, index))
+        partition = readable_replica(self._doors, TopicPartition(name, index))
         partition.check_leader(wanted.current_leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = partition.log_start_offset
             epoch = epoch_at(partition.log, start)
+            if is_view(partition):
+                start = extent_of(self._doors, partition).start
             on_found(_found(index, _UNKNOWN, start, epoch))
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             # Nothing is ever moved to another tier.
@@ -149,6 +153,8 @@ class _ListOffsets:
 
     def _end(self, partition: Partition) -> Offset:
         """Return the offset after the last record that this client may read."""
+        if is_view(partition):
+            return extent_of(self._doors, partition).end
         if self._request.isolation_level == _READ_COMMITTED:
             return partition.last_stable_offset
         return partition.high_watermark
@@ -239,7 +245,7 @@ def on_offset_for_leader_epoch(context: Context, call: Call) -> None:
 
 def _end_of_epoch(doors: Doors, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = doors.reading.partition(TopicPartition(name, wanted.partition))
+        partition = readable_replica(doors, TopicPartition(name, wanted.partition))
         partition.check_leader(wanted.current_leader_epoch)
     except RequestRefused as refusal:
         return EpochEndOffset(code_of(refusal), wanted.partition, _UNKNOWN, _UNKNOWN)

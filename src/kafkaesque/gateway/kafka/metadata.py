@@ -7,6 +7,11 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.metadata.cluster_state import PartitionState, TopicState
 from kafkaesque.broker.metadata.features import KNOWN
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.topic_views import (
+    all_readable,
+    find_readable,
+    find_readable_by_id,
+)
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
@@ -198,7 +203,7 @@ class _MetadataAnswer:
         if request.topics is None or (not request.topics and self._version == 0):
             return [
                 self._describe(topic)
-                for topic in state.topics.values()
+                for topic in all_readable(state)
                 if self._rights is None
                 or self._rights.could(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             ]
@@ -210,10 +215,12 @@ class _MetadataAnswer:
                 described.append(self._describe_by_id(TopicId(topic_id)))
             elif name is not None and not self._may(Operation.DESCRIBE, name):
                 described.append(self._forbidden(name))
-            elif name in state.topics:
-                described.append(self._describe(state.topics[name]))
             elif name is not None:
-                missing.append(name)
+                topic = find_readable(state, name)
+                if topic is None:
+                    missing.append(name)
+                else:
+                    described.append(self._describe(topic))
         if missing:
             self.is_complete = False
             described.extend(self._describe_missing(missing))
@@ -267,7 +274,7 @@ class _MetadataAnswer:
         )
 
     def _describe_by_id(self, topic_id: TopicId) -> MetadataResponseTopic:
-        topic = self._view.doors.cluster.state.topics_by_id.get(topic_id)
+        topic = find_readable_by_id(self._view.doors.cluster.state, topic_id)
         if topic is not None:
             if not self._may(Operation.DESCRIBE, topic.name):
                 return self._forbidden(None, topic_id)

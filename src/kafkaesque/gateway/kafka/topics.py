@@ -1,7 +1,14 @@
 """Topics as requests name them: by name, or since KIP-516 by id."""
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.model.errors import RequestRefused, UnknownTopicId
+from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
+from kafkaesque.broker.metadata.topic_views import (
+    find_readable,
+    readable_by_id,
+    readable_partition,
+)
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NO_NODE, TopicId, TopicPartition
 from kafkaesque.protocols.kafka.produce_path import TopicKey
 
@@ -11,22 +18,36 @@ class TopicForbidden(RequestRefused):
 
 
 def resolve_topic(doors: Doors, topic: TopicKey) -> str:
-    """Return the name of a topic that may be given by its id.
+    """Return the name of a topic, or of a view of a queue, that may be given by its id.
 
     Raises:
         UnknownTopicId: no topic has this id.
     """
     if isinstance(topic, str):
         return topic
-    state = doors.cluster.state.topics_by_id.get(TopicId(bytes(topic)))
-    if state is None:
-        raise UnknownTopicId(f"no topic has the id {bytes(topic).hex()}")
-    return state.name
+    return readable_by_id(doors.cluster.state, TopicId(bytes(topic))).name
+
+
+def readable_replica(doors: Doors, where: TopicPartition) -> Partition:
+    """Return the replica here of what can be read by a topic's name, which may show a queue.
+
+    Raises:
+        UnknownTopicOrPartition, NotLeader, LeaderNotAvailable: see `PartitionTable.find`.
+    """
+    if where.topic not in doors.cluster.state.topic_views:
+        return doors.reading.partition(where)
+    placed = readable_partition(doors.cluster.state, where.topic, where.partition)
+    return doors.reading.log_of(placed.topic_id, placed.partition)
+
+
+def is_view(partition: Partition) -> bool:
+    """Tell whether a replica is one of a queue's log, which Kafka's clients see as a topic."""
+    return partition.state.topic.startswith(QUEUE_LOG_PREFIX)
 
 
 def leader_hint(doors: Doors, where: TopicPartition) -> tuple[int, int] | None:
     """Return (leader, leader epoch) of a partition, where known, for clients that were wrong."""
-    topic = doors.cluster.state.topics.get(where.topic)
+    topic = find_readable(doors.cluster.state, where.topic)
     if topic is None or not 0 <= where.partition < len(topic.partitions):
         return None
     report = doors.cluster.leaders.get(topic.partitions[where.partition].group)

@@ -1,6 +1,7 @@
 """TxnOffsetCommit: a group's offsets that count when a transaction is committed."""
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.topic_views import readable_partition
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
 from kafkaesque.gateway.kafka.context import Context
@@ -75,13 +76,13 @@ class _Commit:
     ) -> TxnOffsetCommitResponsePartition:
         answer = TxnOffsetCommitResponsePartition(each.partition_index)
         try:
-            state = self._doors.cluster.state.partition(TopicPartition(name, each.partition_index))
+            state = readable_partition(self._doors.cluster.state, name, each.partition_index)
         except RequestRefused as refusal:
             answer.error_code = code_of(refusal)
             return answer
         self._offsets.append(
             events.OffsetToCommit(
-                partition=state.topic_partition,
+                partition=TopicPartition(name, each.partition_index),
                 offset=each.committed_offset,
                 leader_epoch=each.committed_leader_epoch,
                 metadata=each.committed_metadata or "",

@@ -6,7 +6,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
-from kafkaesque.gateway.kafka.errors import code_of_transaction_error
+from kafkaesque.gateway.kafka.errors import code_of, code_of_transaction_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable, RequestRefused
 from kafkaesque.model.ids import TopicPartition
@@ -170,19 +170,20 @@ class _Adding:
             if each.topic in INTERNAL_TOPICS:
                 # What Kafka says.
                 refused[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not self._is_known(each):
-                refused[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif code := self._unwritable(each):
+                refused[each] = code
         if refused:
             self._put_all(ErrorCode.OPERATION_NOT_ATTEMPTED)
             self.errors.update(refused)
         return bool(refused)
 
-    def _is_known(self, where: TopicPartition) -> bool:
+    def _unwritable(self, where: TopicPartition) -> ErrorCode:
+        """Return why nobody can write to a partition: it does not exist, or shows a queue."""
         try:
             self._doors.cluster.state.partition(where)
-        except RequestRefused:
-            return False
-        return True
+        except RequestRefused as refusal:
+            return code_of(refusal)
+        return ErrorCode.NONE
 
     def _put_all(self, code: ErrorCode) -> None:
         self.errors.update(dict.fromkeys(self._added.partitions, code))

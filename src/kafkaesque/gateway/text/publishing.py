@@ -54,6 +54,8 @@ class Publisher:
         if topic is not None:
             self._append(topic, command, reply)
             return
+        if name in self._doors.cluster.state.topic_views:
+            raise BadCommand(f"topic {name!r} shows a queue: put messages there", PUBLISH)
         try:
             check_topic_name(name)
         except InvalidTopic as refusal:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.metadata.topic_views import find_readable_by_id
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
@@ -126,7 +127,8 @@ def _by_name_or_id(
     def is_allowed(topic: Any) -> bool:
         name = topic.name
         if has_ids:
-            state = context.doors.cluster.state.topics_by_id.get(TopicId(bytes(topic.topic_id)))
+            cluster = context.doors.cluster.state
+            state = find_readable_by_id(cluster, TopicId(bytes(topic.topic_id)))
             if state is None:
                 return True  # There is none with this id, and that is what is answered.
             name = state.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.metadata.topic_views import all_readable, find_readable_by_id
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
@@ -161,7 +162,8 @@ def _name_of(context: Context, wanted: Any) -> str | None:
     if wanted.name is not None:
         name: str = wanted.name
         return name
-    topic = context.doors.cluster.state.topics_by_id.get(TopicId(bytes(wanted.topic_id)))
+    cluster = context.doors.cluster.state
+    topic = find_readable_by_id(cluster, TopicId(bytes(wanted.topic_id)))
     return None if topic is None else topic.name
 
 
@@ -169,7 +171,8 @@ def describe_topic_partitions(rights: Rights, context: Context, call: Call) -> b
     """Of all topics those that may be described; of named ones, the others are refused."""
     request = call.read()
     is_all = not request.topics
-    names = context.doors.cluster.state.topics if is_all else [each.name for each in request.topics]
+    asked = all_readable(context.doors.cluster.state) if is_all else request.topics
+    names = [each.name for each in asked]
     ask = rights.could if is_all else rights.may
     allowed = [each for each in names if ask(Operation.DESCRIBE, _TOPIC, each)]
     refused = [] if is_all else [each for each in names if each not in set(allowed)]
