@@ -193,6 +193,16 @@ export class Cluster {
     await bind('logs', { to: 'queue', destination: 'mails', key: '*.error' });
     await bind('logs', { to: 'topic', destination: 'empty', key: 'audit.#' });
     await bind(this.odd, { to: 'queue', destination: 'mails', key: this.odd });
+    const steps = [
+      { do: 'rename', at: '$.customer', to: '$.customer_id' },
+      { do: 'cast', at: '$.total', to: 'number' },
+      { do: 'split', at: '$.name', by: ' ', into: ['$.first', '$.last'] },
+      { do: 'template', at: 'headers.origin', text: 'shop.{headers.region}' },
+    ];
+    const put = (name, rule) => this.change('PUT', `/transformations/${encodeURIComponent(name)}`, { rule: JSON.stringify(rule) });
+    await put('v2', { when: 'region IS NOT NULL', failures: 'letters', steps });
+    await put(this.odd, { steps: [{ do: 'template', at: 'headers.odd', text: this.odd.replaceAll(/[{}]/g, '') }] });
+    await bind('logs', { to: 'queue', destination: 'letters', key: 'orders.#', arguments: '{"x-transformation": "v2"}' });
   }
 
   /** Users, roles and rules; names that mean harm among them. */

@@ -12,6 +12,8 @@ const PAGES = [
   ['exchanges', 'amq.topic'],
   ['exchanges/amq.default', 'the queue that the routing key names'],
   ['exchanges/amq.fanout', 'Nothing is bound here'],
+  ['transformations', 'Write its rule'],
+  ['transformations/new-one', 'There is no transformation new-one yet'],
   ['sessions', 'connection list'],
   ['groups', 'the same in a terminal'],
   ['brokers', 'broker 3'],
@@ -49,6 +51,8 @@ const FILLED = [
   ['queues/letters', 'attempts in mails after 1'],
   ['exchanges', 'everything'],
   ['exchanges/logs', 'audit.#'],
+  ['transformations', 'region IS NOT NULL'],
+  ['transformations/v2', 'moves $.customer to $.customer_id'],
   ['sessions', 'kitchen'],
   ['sessions?tab=retained&filter=lamps/%2B', 'lamps/kitchen'],
   ['sessions?tab=streams', 'PARCELS'],
@@ -101,6 +105,7 @@ test('every page of an empty cluster says what to do', async () => {
     ['', 'kafkaesque publish greetings hello'],
     ['topics', 'kafkaesque topic create orders'],
     ['queues', 'kafkaesque queue create mails'],
+    ['transformations', 'kafkaesque transformation create v2 --rule v2.json'],
     ['sessions', 'mosquitto_sub'],
     ['sessions?tab=retained', 'mosquitto_pub'],
     ['sessions?tab=streams', 'nats stream add ORDERS'],
@@ -129,6 +134,10 @@ test('what means harm is shown as text', async () => {
   await eyes.go(cluster.url('/#/topics/orders?order=oldest'), HOSTILE);
   await eyes.go(cluster.url('/#/groups'), HOSTILE);
   await eyes.go(cluster.url('/#/exchanges'), HOSTILE);
+  await eyes.go(cluster.url('/#/transformations'), HOSTILE);
+  await eyes.go(cluster.url(`/#/transformations/${encodeURIComponent(HOSTILE)}`), `writes “${HOSTILE}”`);
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.page.waitForSelector('td::-p-text(onerror)');
   await eyes.go(cluster.url('/#/pipelines'), HOSTILE);
   await eyes.go(cluster.url('/#/sessions'), HOSTILE);
   await eyes.go(cluster.url('/#/sessions?tab=retained'), HOSTILE);
@@ -294,6 +303,78 @@ test('an exchange is made, bound, asked, unbound and deleted, each with its comm
   await eyes.click('dialog button.danger');
   await eyes.page.waitForFunction(() => location.hash === '#/exchanges');
   assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a transformation is written, tried, saved, changed and deleted, each with its command', async () => {
+  const eyes = await Eyes.open(browser);
+  const rule = 'main section textarea';
+  await eyes.go(cluster.url('/#/transformations'), 'region IS NOT NULL');
+  await eyes.page.locator('main form input').fill('made-here');
+  await eyes.click('button::-p-text(Write its rule)');
+  await eyes.see('There is no transformation made-here yet');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.page.waitForSelector('td::-p-text({"customer_id":"c1"})');
+  await eyes.page.locator(rule).fill('{"steps": [{"do": "fly", "at": "$.a"}]}');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.see("Invalid value 'fly'");
+  // Of two numbers beyond 53 bits each stays what it is.
+  await eyes.page.locator(rule).fill('{"steps": [{"do": "set", "at": "$.id", "value": 1234567890123456789}]}');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.page.waitForSelector('td::-p-text({"customer":"c1","id":1234567890123456789})');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('button::-p-text(Save…)');
+  await eyes.see('kafkaesque transformation create made-here --rule');
+  await eyes.click('dialog button::-p-text(Try (dry run))');
+  await eyes.see('transformation made-here would be put');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('puts a constant at $.id');
+  await eyes.see('"value":1234567890123456789}');
+  await eyes.see('kafkaesque binding create EXCHANGE --queue QUEUE -a x-transformation=made-here');
+  await eyes.see("kafkaesque transformation test --name made-here -H region=eu -- '{");
+  await eyes.page.select('main section select', 'queued');
+  await eyes.page.locator('main form input').fill('mails');
+  await eyes.see('kafkaesque transformation test --name made-here --queue mails');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.see('The rule fails: the body is no JSON');
+  await eyes.page.locator(rule).fill('{"steps": [{"do": "set", "at": "headers.by", "value": "console"}]}');
+  await eyes.click('main form button::-p-text(Show)');
+  await eyes.see('and stays in the queue');
+  await eyes.page.waitForSelector('td::-p-text(console)');
+  await eyes.click('button::-p-text(Save…)');
+  await eyes.see('No binding names it');
+  await eyes.click('dialog button.main');
+  await eyes.see('puts a constant at headers.by');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('button::-p-text(Delete transformation…)');
+  await eyes.see('transformation made-here would be removed');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => location.hash === '#/transformations');
+  // One that a binding names stays.
+  await eyes.go(cluster.url('/#/transformations/v2'), 'moves $.customer');
+  await eyes.click('button::-p-text(Delete transformation…)');
+  await eyes.see('end them first');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a transformation is written and tried with nothing but the keyboard', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/transformations'), 'region IS NOT NULL');
+  const { keyboard } = eyes.page;
+  await eyes.page.focus('main form input');
+  await keyboard.type('by-keys');
+  await keyboard.press('Enter');
+  await eyes.see('There is no transformation by-keys yet');
+  assert.equal(await eyes.page.evaluate(() => document.activeElement.tagName), 'H1');
+  for (let i = 0; i < 12; i += 1) {
+    await keyboard.press('Tab');
+    if ((await eyes.page.evaluate(() => document.activeElement.textContent)) === 'Show') break;
+  }
+  await keyboard.press('Enter');
+  await eyes.page.waitForSelector('td::-p-text({"customer_id":"c1"})');
   await eyes.close();
 });
 

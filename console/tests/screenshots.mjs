@@ -24,6 +24,8 @@ const PAGES = [
   ['queue-state', 'queues/mails?tab=state', 'kept from'],
   ['exchanges', 'exchanges', 'everything'],
   ['exchange', 'exchanges/logs', 'audit.#'],
+  ['transformations', 'transformations', 'region IS NOT NULL'],
+  ['transformation', 'transformations/v2', 'moves $.customer'],
   ['sessions', 'sessions', 'kitchen'],
   ['session', 'sessions/mqtt.session.kitchen', 'lamps/kitchen'],
   ['retained', 'sessions?tab=retained', 'lamps/kitchen'],
@@ -88,6 +90,13 @@ try {
     if (name === 'overview') {
       await eyes.page.waitForFunction(() => document.querySelectorAll('.canvas canvas').length >= 9);
       await new Promise((resolve) => setTimeout(resolve, 4_000));
+    }
+    if (name === 'transformation') {
+      const body = 'main section:nth-of-type(2) textarea';
+      await eyes.page.locator(body).fill('{"customer": "c1", "total": "12.50", "name": "Ada Byron"}');
+      await eyes.click('main form button::-p-text(Show)');
+      await eyes.page.waitForSelector('td::-p-text("first":"Ada")');
+      await eyes.page.evaluate(() => document.querySelectorAll('main section')[1].scrollIntoView());
     }
     // Lists that were shown before are asked for again within three seconds, with rates then.
     if (name === 'connections') await new Promise((resolve) => setTimeout(resolve, 4_000));
