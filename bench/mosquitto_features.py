@@ -146,7 +146,7 @@ def lives(dice: random.Random, root: str) -> Feature:
         message = _publish(topic, number, qos, retain=not is_kept, properties=properties)
         messages.append(message)
     # At once: steps take seconds of ours.
-    steps += [_sends("b", messages), Step("", "waits", count=3)]
+    steps += [_sends("b", messages), Step("", "waits", number=3)]
     if is_kept:
         steps.append(_connect("a", root, is_kept=True))
     else:
@@ -167,10 +167,10 @@ def wills(dice: random.Random, root: str) -> Feature:
     steps += [_connect("a", root, is_kept=True, will=will), Step("a", "vanish")]
     fate = dice.choice(("stays away", "comes back", "comes back late"))
     if fate == "comes back late":
-        steps.append(Step("", "waits", count=4))
+        steps.append(Step("", "waits", number=4))
     if fate != "stays away":
         steps.append(_connect("a", root, is_kept=True, clean=dice.random() < 0.3))
-    steps.append(Step("", "waits", count=4))
+    steps.append(Step("", "waits", number=4))
     return Feature(steps)
 
 
@@ -189,7 +189,7 @@ def windows(dice: random.Random, root: str) -> Feature:
         steps += [Step("a", "vanish"), connect()]
     exact = len(steps)
     for _ in range(15):
-        steps.append(Step("a", "acknowledges", count=dice.randint(1, maximum)))
+        steps.append(Step("a", "acknowledges", number=dice.randint(1, maximum)))
         if dice.random() < 0.1:
             steps += [Step("a", "vanish"), connect()]
     return Feature(steps, exact=exact, held_max=maximum)
@@ -210,7 +210,7 @@ def floods(dice: random.Random, root: str) -> Feature:
 
     exact = len(steps)
     steps += [connect(), _subscribe("a", f"{root}/#", dice.randint(1, 2))]
-    some = [Step("a", "acknowledges", count=AT_ONCE)] * (FLOOD_KEPT // AT_ONCE // 2)
+    some = [Step("a", "acknowledges", number=AT_ONCE)] * (FLOOD_KEPT // AT_ONCE // 2)
     steps += [*some, Step("a", "vanish"), connect(), *some, *some]
     return Feature(steps, exact=exact)
 

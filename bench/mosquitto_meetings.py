@@ -66,13 +66,13 @@ class Step(NamedTuple):
     #: Whether it acknowledges messages, from its connection on.
     answers: bool = True
     #: How many messages it acknowledges now, or how many seconds go by.
-    count: int = 0
+    number: int = 0
     #: What it sends at once, behind the packet.
     more: tuple[p.Packet, ...] = ()
 
     def __str__(self) -> str:
         said = "" if self.packet is None else f" {_shown(self.packet)}"
-        count = f" {self.count}" if self.count else ""
+        count = f" {self.number}" if self.number else ""
         more = f" and {len(self.more)} more" if self.more else ""
         silent = "" if self.answers else ", acknowledges nothing"
         return f"{self.client} {self.what}{count}{said}{more}{silent}"
@@ -217,14 +217,14 @@ class Side:
         said: dict[str, list[str]] = {each: [] for each in NAMES}
         self.lives_s.clear()
         if step.what == "waits":
-            self._wait(step.count)
+            self._wait(step.number)
         elif step.what == "acknowledges":
             held = self._held[name]
-            for each in held[: step.count]:
-                answer = _answer(each)
+            for message in held[: step.number]:
+                answer = _answer(message)
                 assert answer is not None
                 self._wires[name].send(answer)
-            del held[: step.count]
+            del held[: step.number]
         elif step.what == "vanish":
             self._wires.pop(name).vanish()
         elif isinstance(packet, p.Connect):

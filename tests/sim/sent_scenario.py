@@ -127,8 +127,8 @@ def shared(seed: int, messages: int = 40) -> None:
         members[name] = client = ground.client(name, chance.randint(1, 3))
         client.subscribe(SHARED, qos=1)
 
-    for each in MEMBERS:
-        join(each)
+    for name in MEMBERS:
+        join(name)
     publisher = ground.client("publisher", chance.randint(1, 3))
     for number in range(messages):
         publisher.publish("s/a", b"%d" % number)

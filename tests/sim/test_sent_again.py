@@ -27,7 +27,7 @@ def test_a_subscription_that_changes_unnoticed_is_found(monkeypatch: pytest.Monk
 
 def test_a_retained_message_that_nobody_keeps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_kept(feed: RetainedFeed, _: object) -> None:
-        feed._page += feed._to_keep
+        feed._page.extend(feed._to_keep)
         feed._to_keep.clear()
         feed._is_keeping = False
         feed._on_news()
