@@ -25,7 +25,7 @@ from kafkaesque.broker.requests.commands import (
 )
 from kafkaesque.broker.requests.desk import OnServed, RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
-from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, ExtendWaits
 from kafkaesque.broker.upkeep.log_starts import LogStarts
 from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.model.ids import GroupId, NodeId
@@ -61,6 +61,10 @@ def register_servers(
 
         metadata.when_applied(request.offset, request.timeout_ms, on_applied)
 
+    def extend_waits(_: NodeId, request: ExtendWaits, on_done: OnServed) -> None:
+        queues.extend_waits(request)
+        on_done(Done())
+
     desk.register(AwaitMetadata, await_metadata)
     for command in get_args(ControllerCommand):
         desk.register(command, controller.serve)
@@ -75,6 +79,7 @@ def register_servers(
     desk.register(ForwardFetch, lambda _, request, done: forwarder.serve_fetch(request, done))
     for request in get_args(AnyQueueRequest):
         desk.register(request, lambda _, each, done: queues.serve(each, done))
+    desk.register(ExtendWaits, extend_waits)
     live.register(desk)
     for kind in tables:
         for register in kind.servers:

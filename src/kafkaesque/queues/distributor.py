@@ -16,7 +16,16 @@ from kafkaesque.queues.decisions import NEVER, Assign
 from kafkaesque.queues.group_order import LOOKED_AT_MAX
 from kafkaesque.queues.policy import Sharing
 from kafkaesque.queues.ready import FAIR_EVERY
-from kafkaesque.queues.requests import TAKEN_MAX, UNBOUNDED, Claim, Deliver, Grant, Take, Taken
+from kafkaesque.queues.requests import (
+    TAKEN_MAX,
+    UNBOUNDED,
+    Claim,
+    Deliver,
+    Grant,
+    Take,
+    Taken,
+    WaitName,
+)
 from kafkaesque.queues.runs import Run, length_of, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
 from kafkaesque.tables.log_table import RequestToken
@@ -38,6 +47,7 @@ class _Demand:
         "has_groups",
         "lock_ms",
         "messages",
+        "name",
         "session",
         "token",
     )
@@ -52,6 +62,8 @@ class _Demand:
         #: Whether several of one group may come together.
         self.has_groups = False
         self.deadline_ms: int | None = None
+        #: By which the wait can be made longer.
+        self.name: WaitName | None = None
 
     @property
     def is_open(self) -> bool:
@@ -68,6 +80,7 @@ class Distributor:
         "_demands",
         "_expected",
         "_has_more",
+        "_named",
         "_picks",
         "_sessions",
         "is_behind",
@@ -78,6 +91,8 @@ class Distributor:
         self._sessions = sessions
         self._demands: deque[_Demand] = deque()
         self._credit: dict[bytes, _Demand] = {}
+        #: Demands that can be made longer.
+        self._named: dict[WaitName, _Demand] = {}
         #: Sessions that have room and no demand, and until when they are expected.
         self._expected: dict[bytes, int] = {}
         self._picks = 0
@@ -118,8 +133,17 @@ class Distributor:
         demand.has_groups = take.has_groups
         demand.deadline_ms = self._context.now.now_ms + take.wait_ms
         self._demands.append(demand)
+        if take.name is not None:
+            demand.name = take.name
+            self._named[take.name] = demand
         if take.session is not None:
             self._expected.pop(take.session, None)
+
+    def extend(self, name: WaitName, wait_ms: int) -> None:
+        """Let a demand wait so long from now, if it still waits; never less than it would."""
+        demand = self._named.get(name)
+        if demand is not None and demand.deadline_ms is not None:
+            demand.deadline_ms = max(demand.deadline_ms, self._context.now.now_ms + wait_ms)
 
     def expect(self, session: bytes) -> None:
         """Let sessions of a lower priority wait for a moment: this one has room, and will ask."""
@@ -225,8 +249,13 @@ class Distributor:
         return most - self._context.state.flight_count if most else UNBOUNDED
 
     def _answer_late(self, demand: _Demand) -> None:
+        self._forget_name(demand)
         if demand.token is not None:
             self._context.answer(demand.token, Taken())
+
+    def _forget_name(self, demand: _Demand) -> None:
+        if demand.name is not None:
+            self._named.pop(demand.name, None)
 
     def _serve_one(self, demand: _Demand) -> None:
         count_max = min(demand.messages, self._room(), self._share(demand))
@@ -254,6 +283,7 @@ class Distributor:
 
     def _hand_over(self, demand: _Demand, taken: Taken, *, is_filled: bool) -> None:
         if demand.token is not None:
+            self._forget_name(demand)
             self._context.answer(demand.token, taken)
             demand.messages = 0
             if demand.session is not None and not is_filled:

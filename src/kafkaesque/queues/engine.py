@@ -61,6 +61,10 @@ class Engine:
         """Whether anybody waits for messages."""
         return self._distributor.has_demands
 
+    def extend_wait(self, name: r.WaitName, wait_ms: int) -> None:
+        """Let a `Take` that still waits wait so long from now."""
+        self._distributor.extend(name, wait_ms)
+
     def handle(self, request: Request) -> None:
         """Take a request, and do what follows from it."""
         _HANDLERS[type(request)](self, request)

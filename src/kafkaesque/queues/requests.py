@@ -12,6 +12,8 @@ from kafkaesque.tables.log_table import RequestToken, Respond
 
 #: As much as there is.
 UNBOUNDED = 2**62
+#: Names somebody's wait for messages; no other one ever has the name.
+WaitName = tuple[int, int, int]
 #: Messages that a session asks for at a time. One that asks for so many may have room for more.
 TAKEN_MAX = 256
 
@@ -82,6 +84,8 @@ class Take:
     wait_ms: int = 0
     #: Whether several messages of one group may come together, in order; else one of each.
     has_groups: bool = False
+    #: By which the wait can be made longer; no other one ever has the name.
+    name: WaitName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from kafkaesque.queues.decisions import Decision, read_decision, write_decision
 from kafkaesque.queues.engine import Engine
 from kafkaesque.queues.joined import end_in, joined_of, told_of_joined
 from kafkaesque.queues.replay import arrive, finish, pend, replay, stage, undo
-from kafkaesque.queues.requests import Admission, Browsed, Claim, Effect, Request
+from kafkaesque.queues.requests import Admission, Browsed, Claim, Effect, Request, WaitName
 from kafkaesque.queues.runs import Run, length_of
 from kafkaesque.queues.snapshot import live_in, read_state, write_state
 from kafkaesque.queues.state import State, Undo
@@ -62,6 +62,12 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         self._set_now(now)
         engine = self._leading_engine()
         return engine.admit(identities, sizes)
+
+    def extend_wait(self, name: WaitName, wait_ms: int, now: Instant) -> None:
+        """Let a `Take` wait so long from now, if it still waits at this leader."""
+        if self._engine is not None:
+            self._set_now(now)
+            self._leading_engine().extend_wait(name, wait_ms)
 
     def browse(self, start: int, count_max: int) -> list[Browsed]:
         """Return messages from an offset on, as they stand here now; nothing is acquired."""

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 from msgspec import UNSET
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.doors.held_takes import HeldTakes
 from kafkaesque.broker.doors.parted_queues import PartedQueues
 from kafkaesque.broker.doors.parted_takes import OnTaken
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -20,6 +21,7 @@ from kafkaesque.broker.requests.queue_requests import (
     PutResult,
     QueueCounts,
     TakeMessages,
+    TakenMessages,
 )
 from kafkaesque.env.clock import Clock
 from kafkaesque.model import message_headers as names
@@ -81,6 +83,7 @@ class Queues:
     __slots__ = (
         "_calls",
         "_clock",
+        "_held",
         "_hosts",
         "_incarnation",
         "_metadata",
@@ -108,6 +111,9 @@ class Queues:
         self._hosts = hosts
         self._number = 0
         self._parted = PartedQueues(clock=clock, metadata=metadata, leaders=leaders, calls=calls)
+        self._held = HeldTakes(
+            clock=clock, metadata=metadata, calls=calls, new_name=self.new_consumer
+        )
 
     def find(self, name: QueueName) -> QueueState:
         """Return a queue, as far as this broker has heard.
@@ -235,7 +241,10 @@ class Queues:
         on_done: Callable[[ResultT | RequestRefused], None],
     ) -> None:
         """Ask the leader of one partition of a queue; see `queue_requests` for what there is."""
-        self._calls.ask(request, result_type, timeout_ms, on_done)
+        if isinstance(request, TakeMessages) and self._held.may_hold(request):
+            self._hold(request, result_type, timeout_ms, on_done)
+        else:
+            self._calls.ask(request, result_type, timeout_ms, on_done)
 
     def ask_whole(
         self,
@@ -251,9 +260,22 @@ class Queues:
         """
         queue = self._metadata.state.queues_by_log.get(TopicId(request.log_id))
         if queue is None or len(queue.partitions) == 1:
-            self._calls.ask(request, result_type, timeout_ms, on_done)
+            self.ask(request, result_type, timeout_ms, on_done)
         else:
             self._parted.ask(queue, request, result_type, timeout_ms, on_done)
+
+    def _hold(
+        self,
+        request: TakeMessages,
+        result_type: type[ResultT],
+        timeout_ms: int,
+        on_done: Callable[[ResultT | RequestRefused], None],
+    ) -> None:
+        def on_taken(outcome: TakenMessages | RequestRefused) -> None:
+            if isinstance(outcome, result_type | RequestRefused):
+                on_done(outcome)
+
+        self._held.take(request, timeout_ms, on_taken)
 
     def take_any(self, queue: QueueState, take: TakeMessages, on_taken: OnTaken) -> None:
         """Take messages of any partition; told with the partition, in which they have offsets."""

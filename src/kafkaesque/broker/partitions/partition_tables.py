@@ -414,7 +414,11 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
 
     def _on_timer(self) -> None:
         self._timer = self._timer_ms = None
-        self._ask_turn()
+        due_ms = self.table.next_deadline_ms()
+        if due_ms is None or due_ms <= self._clock.now_ms():
+            self._ask_turn()
+        else:
+            self._set_timer()  # what was due then is due later
 
     # -- see `PartitionTable`
 

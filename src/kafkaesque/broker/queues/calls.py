@@ -11,8 +11,10 @@ from kafkaesque.broker.queues.hosts import QueueHosts
 from kafkaesque.broker.queues.putting import OnPut
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
+    ExtendWaits,
     MoveMessages,
     PutMessages,
     PutResult,
@@ -62,8 +64,11 @@ class QueueCalls:
         result_type: type[ResultT],
         timeout_ms: int,
         on_done: OnOutcome[ResultT],
+        on_asked: Callable[[NodeId], None] | None = None,
     ) -> None:
         """Ask the leader, and again while there is none; `on_done` may be called at once.
+
+        `on_asked` is told who is asked, each time.
 
         `RequestTimedOut` says of messages to be put or taken that it may have been done. Whatever
         else is asked is asked again then, until there is an answer or time is up.
@@ -71,6 +76,8 @@ class QueueCalls:
 
         def attempt(left_ms: int, on_outcome: OnOutcome[ResultT]) -> None:
             leader = self._leader(TopicId(request.log_id), request.partition)
+            if on_asked is not None:
+                on_asked(leader)
             if leader == self._node:
                 self._hosts.serve_here(request, result_type, on_outcome)
             else:
@@ -108,6 +115,18 @@ class QueueCalls:
             return True
         self.ask(request, PutResult, request.timeout_ms, on_done)
         return False
+
+    def leads(self, node: NodeId, log_id: TopicId) -> bool:
+        """Tell whether a broker leads a queue of one partition, as far as this one knows."""
+        queue = self._metadata.state.queues_by_log.get(log_id)
+        return queue is not None and self._leaders.leader(queue.partitions[0].group) == node
+
+    def extend_waits(self, leader: NodeId, request: ExtendWaits, timeout_ms: int) -> None:
+        """Have waits at a leader last longer; those that it does not hear of end."""
+        if leader == self._node:
+            self._hosts.extend_waits(request)
+        else:
+            self._caller.ask(leader, request, Done, timeout_ms, lambda _: None)
 
     def _leader(self, log_id: TopicId, partition: int) -> NodeId:
         queue = self._metadata.state.queues_by_log.get(log_id)

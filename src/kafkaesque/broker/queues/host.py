@@ -27,7 +27,7 @@ from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
 from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.broker.queues.way_out import WayOut, way_out_of
 from kafkaesque.broker.replication.raft_replica import Replica
-from kafkaesque.broker.requests.queue_requests import ConsumerName
+from kafkaesque.broker.requests.queue_requests import LINGER_MS, WAIT_MS_MAX, ConsumerName
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import (
@@ -228,6 +228,10 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self.partition()
         self._is_configured()
         self.ask(request, on_answer)
+
+    def extend_wait(self, name: ConsumerName, wait_ms: int) -> None:
+        """Let somebody who waits for messages wait so long from now, if this broker leads."""
+        self.queue.extend_wait(name, min(wait_ms, WAIT_MS_MAX + LINGER_MS), self._instant())
 
     def way_out(self) -> WayOut | None:
         """Return what changes messages as they are handed out; None: nothing."""

@@ -28,6 +28,7 @@ from kafkaesque.broker.queues.transient_host import TransientHost
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     ConsumerName,
+    ExtendWaits,
     PutMessages,
     QueueCounts,
 )
@@ -200,6 +201,13 @@ class QueueHosts:
                 on_done(InvalidRequest(f"{type(request).__name__} is not answered so"))
 
         self.serve(request, on_served)
+
+    def extend_waits(self, request: ExtendWaits) -> None:
+        """Let those who wait for messages of queues that are led here wait longer."""
+        for log_id, name, wait_ms in request.waits:
+            host = self._hosts.get((TopicId(log_id), 0))
+            if host is not None:
+                host.extend_wait(name, wait_ms)
 
     def led(self) -> Iterator[Led]:
         """Return the parts of queues that are led here, with what is there; not share groups'.

@@ -210,7 +210,9 @@ def _take(
     until_ms: int | None = None,
 ) -> None:
     """Give messages out; if all of them have to be given up, others are waited for until a time."""
-    consumer, wait_ms = request.consumer, min(request.wait_ms, q.WAIT_MS_MAX)
+    name = None if request.wait_name is msgspec.UNSET else request.wait_name
+    longest_ms = q.WAIT_MS_MAX if name is None else q.WAIT_MS_MAX + q.LINGER_MS
+    consumer, wait_ms = request.consumer, min(request.wait_ms, longest_ms)
     end_ms = host.now().now_ms + wait_ms if until_ms is None else until_ms
     messages_max, bytes_max = min(request.messages_max, TAKEN_MAX), request.bytes_max
     if host.way_out() is not None:
@@ -224,6 +226,7 @@ def _take(
         lock_ms=request.lock_ms,
         wait_ms=wait_ms,
         has_groups=request.has_groups is True,
+        name=name,
     )
 
     def take_others() -> None:

@@ -12,7 +12,7 @@ from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.live_requests import LiveRequest
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
-from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, ExtendWaits
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 from kafkaesque.broker.requests.transaction_requests import JoinTransaction, RunTransaction
 
@@ -429,6 +429,7 @@ AnyPeerRequest = (
     | ForwardFetch
     | GroupCommand
     | AnyQueueRequest
+    | ExtendWaits
     | LiveRequest
     | WriteMarker
     | AddToTransaction

@@ -14,6 +14,8 @@ from kafkaesque.queues.requests import Claim
 
 #: The longest wait for a message at the leader. Who wants to wait for longer asks again.
 WAIT_MS_MAX = 30_000
+#: So much longer is a wait that can be made longer: who waits may ask again meanwhile.
+LINGER_MS = 2_000
 
 
 class ConsumerName(NamedTuple):
@@ -67,6 +69,25 @@ class TakeMessages(QueueRequest, frozen=True, tag="take-messages", kw_only=True)
     wait_ms: int = 0
     #: Whether several messages of one group may come together, in order; else one of each.
     has_groups: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Names the wait, so that it can be made longer; no other one ever has the name.
+    wait_name: ConsumerName | msgspec.UnsetType = msgspec.UNSET
+
+
+class LongerWait(NamedTuple):
+    """A wait for messages of a queue of one partition, and how long it lasts from now."""
+
+    log_id: bytes
+    wait_name: ConsumerName
+    wait_ms: int
+
+
+class ExtendWaits(PeerRequest, frozen=True, tag="extend-waits", kw_only=True):
+    """Let waits at this leader last longer. Answer: `Done`.
+
+    A wait that has ended is passed over: its own answer has said so.
+    """
+
+    waits: list[LongerWait]
 
 
 class SettleMessages(QueueRequest, frozen=True, tag="settle-messages", kw_only=True):
