@@ -236,6 +236,7 @@ def test_too_many_in_flight_are_said_of_a_standard_queue_and_not_of_a_fifo_one()
     assert len(held) == 2
     answer = client.ask("ReceiveMessage", QueueUrl=url)
     assert (answer.error, answer.headers["x-amzn-query-error"]) == ("OverLimit", "OverLimit;Sender")
+    assert client.do("ReceiveMessage", QueueUrl=url, WaitTimeSeconds=1).get("Messages", []) == []
     client.do("DeleteMessage", QueueUrl=url, ReceiptHandle=held[0]["ReceiptHandle"])
     assert len(client.receive(url)) == 1
     sqs.create("bounded.fifo", {"max.in.flight": "1", "ordered.groups": "true"})

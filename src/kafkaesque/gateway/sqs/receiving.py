@@ -126,6 +126,9 @@ class Receiving:
                 self._remember(call.request, queue, outcome.messages)
                 # What is in a message may have been made by anybody who may send one.
                 call.try_to(lambda: self._answer(call, queue, outcome.messages, wanted))
+            elif wait_ms:
+                # As at Amazon, a long poll does not say that too many are in flight.
+                call.done(ReceiveMessageResult())
             else:
                 self._answer_empty(call, queue)
 
