@@ -90,7 +90,8 @@ def test_options_that_could_not_be_written_are_written_later(
     queues = QueueScenario(33)
     queues.loop.run_for(5_000)
     host = queues.hosted(queues.queue_leader())
-    ask, refused = QueueHost.ask, []
+    ask = QueueHost.ask
+    refused: list[object] = []
 
     def refuse(host: QueueHost, request: Any, on_result: Any) -> None:
         if len(refused) < 2:

@@ -1,8 +1,9 @@
 """ReceiveMessage: short and long polls.
 
 A long poll is one waiting request at the leader of the queue's log, and costs nothing until a
-message comes or its time is up. A client that has hung up meanwhile gets nothing: what its request
-was given is given back at once, as if it had not been attempted.
+message comes or its time is up; it stays there if the client asks again (`held_takes`). A client
+that has hung up meanwhile gets nothing: what its request was given is given back at once, as if it
+had not been attempted.
 """
 
 from __future__ import annotations
