@@ -76,7 +76,6 @@ class Partition:
         on_waiting: Callable[["Partition"], None],
         activity: Activity,
     ) -> None:
-        """`on_waiting` is told when a produce request begins to wait where none did."""
         self.state = state
         self.config = config
         self.replica: Replica | None = None
@@ -85,9 +84,8 @@ class Partition:
         self.failure: Exception | None = None
         self._clock = clock
         self._on_leadership = on_leadership
-        self._on_waiting = on_waiting
         self._activity = activity
-        self._waiting = WaitingProduces()
+        self._waiting = WaitingProduces(lambda: on_waiting(self))
         self._durable_offset = Offset(0)
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
@@ -445,8 +443,6 @@ class Partition:
         if next_offset <= mark:
             on_done(result)
             return
-        if not self._waiting:
-            self._on_waiting(self)
         item = WaitingProduce(next_offset, self._clock.now_ms() + timeout_ms, result, on_done)
         self._waiting.add(item, for_commit=acks == -1)
 
@@ -672,10 +668,8 @@ class Partition:
         self.failure = error
         if self.tables is not None:
             self.tables.on_following()
-        self._waiting.refuse_after(
-            Offset(0),
-            lambda: StorageFailed(f"{self.state.topic_partition} went offline: {error}"),
-        )
+        sentence = f"{self.name} went offline: {error}"
+        self._waiting.refuse_after(Offset(0), lambda: StorageFailed(sentence))
         self._wake()
 
     def write_snapshot(self, start_offset: Offset) -> tuple[Offset, bytes]:

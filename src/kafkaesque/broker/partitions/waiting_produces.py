@@ -41,9 +41,11 @@ class WaitingProduce:
 class WaitingProduces:
     """Those of one partition; every one is answered exactly once."""
 
-    __slots__ = ("_commit", "_durable", "_handover_until_ms")
+    __slots__ = ("_commit", "_durable", "_handover_until_ms", "_on_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, on_waiting: Callable[[], None]) -> None:
+        """`on_waiting` is told when a request begins to wait where none did."""
+        self._on_waiting = on_waiting
         self._commit: Final[deque[WaitingProduce]] = deque()
         self._durable: Final[deque[WaitingProduce]] = deque()
         #: None: this broker leads.
@@ -59,6 +61,8 @@ class WaitingProduces:
 
     def add(self, item: WaitingProduce, *, for_commit: bool) -> None:
         """Let a request wait; a repeated batch waits for where it was first."""
+        if not self:
+            self._on_waiting()
         _add_in_order(self._commit if for_commit else self._durable, item)
 
     def is_committed(self, high_watermark: Offset) -> bool:
