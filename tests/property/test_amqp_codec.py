@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaesque.model.kernel import load_kernel, use_kernel
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.connection import Connection
 from kafkaesque.protocols.amqp.errors import AmqpError
+from kafkaesque.protocols.amqp.events import AcknowledgedRun, Published, PublishedRun
 from kafkaesque.protocols.amqp.frames import (
     BODY,
     FRAME_END_BYTE,
@@ -36,6 +38,7 @@ from kafkaesque.protocols.amqp.wire import (
     write_long_string,
     write_table,
 )
+from tests.unit.model.record_helpers import both_kernels, kernel_names
 from tests.unit.protocols_amqp.peer import HANDSHAKE, OPENED, Broker, header, method, publish, shown
 
 short_strings = st.text(max_size=20).filter(lambda text: len(text.encode()) <= 255)
@@ -192,6 +195,71 @@ inputs = st.one_of(
     st.lists(frames, max_size=3).map(lambda each: HANDSHAKE[:8] + b"".join(each)),
     st.binary(max_size=30),
 )
+
+
+#: What is cut together: publishes and acknowledgements that say the same, and some that do not.
+alike = st.lists(
+    st.one_of(
+        st.builds(publish, st.integers(1, 2), st.binary(min_size=1, max_size=9)),
+        st.builds(publish, st.just(1), st.binary(max_size=9), st.sampled_from("kl")),
+        st.integers(1, 4).map(lambda tag: method(1, m.BasicAck(delivery_tag=tag))),
+        st.builds(m.BasicAck, delivery_tag=st.integers(0, 2), multiple=st.booleans()).map(
+            lambda ack: method(1, ack)
+        ),
+    ),
+    max_size=8,
+).map(b"".join)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """What is cut together, with bytes changed and its end missing."""
+    data = bytearray(draw(st.one_of(alike, inputs)))
+    for _ in range(draw(st.integers(0, 2)) if data else 0):
+        data[draw(st.integers(0, len(data) - 1))] = draw(octets)
+    return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
+
+
+@given(data=damaged(), at=st.integers(0, 100), most=st.integers(8, 60), body_max=st.integers(0, 9))
+def test_both_kernels_cut_the_same(data: bytes, at: int, most: int, body_max: int) -> None:
+    twin, kernels = load_kernel("python"), [load_kernel(name) for name in kernel_names()]
+    for place in (0, min(at, len(data))):
+        for frame_max in (most, 10_000):
+            found = twin.cut_publishes(data, place, frame_max, body_max)
+            for each in kernels:
+                assert each.cut_publishes(data, place, frame_max, body_max) == found
+        for each in kernels:
+            assert each.cut_acks(data, place) == twin.cut_acks(data, place)
+
+
+@both_kernels
+@given(data=damaged())
+def test_what_is_cut_together_is_what_comes_byte_by_byte(kernel_name: str, data: bytes) -> None:
+    with use_kernel(kernel_name):
+        whole, in_pieces = Broker(), Broker()
+        whole.receive(OPENED + method(2, m.ChannelOpen()))
+        in_pieces.receive(OPENED + method(2, m.ChannelOpen()))
+        whole.receive(data)
+        for at in range(len(data)):
+            in_pieces.receive(data[at : at + 1])
+    assert shown(in_pieces.events) == shown(whole.events)
+    assert in_pieces.sent == whole.sent
+
+
+@both_kernels
+def test_what_says_the_same_is_one_event(kernel_name: str) -> None:
+    broker = Broker()
+    broker.receive(OPENED)
+    bodies = [b"one", b"two", b"three"]
+    acks = [method(1, m.BasicAck(delivery_tag=tag)) for tag in (4, 5, 6)]
+    with use_kernel(kernel_name):
+        published, single, acked = broker.connection.receive_runs(
+            b"".join([*(publish(1, each) for each in bodies), publish(1, b"x", key="l"), *acks])
+        )
+    assert isinstance(published, PublishedRun)
+    assert published.bodies == bodies
+    assert isinstance(single, Published)
+    assert acked == AcknowledgedRun(channel=1, first=4, last=6)
 
 
 @given(data=inputs, cuts=st.lists(st.integers(0, 600), max_size=6))

@@ -20,7 +20,7 @@ from cpython.bytearray cimport (
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 import array
 
@@ -1393,3 +1393,161 @@ cdef uint32_t _murmur2(const uint8_t* p, Py_ssize_t size) noexcept nogil:
         mixed = (mixed ^ word) * multiplier
     mixed = (mixed ^ (mixed >> 13)) * multiplier
     return mixed ^ (mixed >> 15)
+
+
+# AMQP
+
+
+cdef enum:
+    METHOD_FRAME = 1
+    HEADER_FRAME = 2
+    BODY_FRAME = 3
+    FRAME_END = 0xCE
+    FRAME_HEAD_BYTES = 7
+    FRAME_OVERHEAD_BYTES = 8
+    BASIC_CLASS = 60
+    PUBLISH_ID = 0x003C0028
+    ACK_ID = 0x003C0050
+    CONTENT_HEAD_BYTES = 12
+    ACK_PAYLOAD_BYTES = 13
+    ACK_FRAME_BYTES = 21
+    WHOLE_BYTES_MIN = 48
+
+
+#: Where the parts of one message are, and its end; positions are relative to its begin.
+cdef struct Publish:
+    int channel
+    Py_ssize_t method_size
+    Py_ssize_t properties_at
+    Py_ssize_t properties_size
+    Py_ssize_t body_at
+    Py_ssize_t body_size
+    Py_ssize_t end
+
+
+cdef inline int _uint16(const uint8_t* p) noexcept nogil:
+    return (<int>p[0] << 8) | p[1]
+
+
+cdef bint _find_publish(
+    const uint8_t* p, Py_ssize_t rest, int64_t payload_max, int64_t body_max, Publish* out
+) noexcept nogil:
+    """Tell whether a whole message begins here; all that is read is within `rest` bytes."""
+    cdef int64_t size, header_size, body_size, header_at, body_at
+    cdef int channel
+    if rest < WHOLE_BYTES_MIN or p[0] != METHOD_FRAME or _uint32(p + 7) != PUBLISH_ID:
+        return False
+    channel = _uint16(p + 1)
+    size = _uint32(p + 3)
+    header_at = FRAME_OVERHEAD_BYTES + size
+    if rest - header_at < FRAME_HEAD_BYTES + CONTENT_HEAD_BYTES:
+        return False
+    header_size = _uint32(p + header_at + 3)
+    body_size = _int64(p + header_at + 11)
+    body_at = header_at + FRAME_OVERHEAD_BYTES + header_size
+    if (
+        p[header_at] != HEADER_FRAME
+        or _uint16(p + header_at + 1) != channel
+        or _uint16(p + header_at + 7) != BASIC_CLASS
+        or header_size < CONTENT_HEAD_BYTES + 2
+        or size > payload_max
+        or header_size > payload_max
+        or body_size <= 0
+        or body_size > payload_max
+        or body_size > body_max
+        or rest - body_at < FRAME_OVERHEAD_BYTES
+        or body_size > rest - body_at - FRAME_OVERHEAD_BYTES
+        or p[body_at] != BODY_FRAME
+        or _uint16(p + body_at + 1) != channel
+        or _uint32(p + body_at + 3) != body_size
+        or p[header_at - 1] != FRAME_END
+        or p[body_at - 1] != FRAME_END
+        or p[body_at + FRAME_HEAD_BYTES + body_size] != FRAME_END
+    ):
+        return False
+    out.channel = channel
+    out.method_size = <Py_ssize_t>size
+    out.properties_at = <Py_ssize_t>(header_at + FRAME_HEAD_BYTES + CONTENT_HEAD_BYTES)
+    out.properties_size = <Py_ssize_t>(header_size - CONTENT_HEAD_BYTES)
+    out.body_at = <Py_ssize_t>(body_at + FRAME_HEAD_BYTES)
+    out.body_size = <Py_ssize_t>body_size
+    out.end = <Py_ssize_t>(body_at + FRAME_OVERHEAD_BYTES + body_size)
+    return True
+
+
+def cut_publishes(
+    bytes data not None, Py_ssize_t at, int64_t frame_bytes_max, int64_t body_bytes_max, /
+):
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    cdef int64_t payload_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
+    cdef Publish first, found
+    cdef Py_ssize_t begin = at
+    cdef list bodies
+    if at < 0 or at > size:
+        return None
+    if not _find_publish(p + at, size - at, payload_max, body_bytes_max, &first):
+        return None
+    bodies = []
+    found = first
+    while True:
+        bodies.append(_part(p + at, found.body_at, found.body_size))
+        at += found.end
+        if not _find_publish(p + at, size - at, payload_max, body_bytes_max, &found) or (
+            found.channel != first.channel
+            or found.method_size != first.method_size
+            or found.properties_size != first.properties_size
+            or memcmp(p + at + 7, p + begin + 7, <size_t>first.method_size)
+            or memcmp(
+                p + at + found.properties_at,
+                p + begin + first.properties_at,
+                <size_t>first.properties_size,
+            )
+        ):
+            break
+    return (
+        at,
+        first.channel,
+        _part(p + begin, FRAME_HEAD_BYTES, first.method_size),
+        _part(p + begin, first.properties_at, first.properties_size),
+        bodies,
+    )
+
+
+cdef inline bytes _part(const uint8_t* p, Py_ssize_t at, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char*>(p + at), size)
+
+
+cdef inline bint _is_ack(const uint8_t* p, Py_ssize_t rest) noexcept nogil:
+    return (
+        rest >= ACK_FRAME_BYTES
+        and p[0] == METHOD_FRAME
+        and _uint32(p + 3) == ACK_PAYLOAD_BYTES
+        and _uint32(p + 7) == ACK_ID
+        and p[ACK_FRAME_BYTES - 1] == FRAME_END
+    )
+
+
+def cut_acks(bytes data not None, Py_ssize_t at, /):
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    cdef int channel
+    cdef uint64_t first, last
+    cdef bint multiple
+    if at < 0 or at > size or not _is_ack(p + at, size - at):
+        return None
+    channel = _uint16(p + at + 1)
+    first = last = <uint64_t>_int64(p + at + 11)
+    multiple = p[at + 19] & 1
+    at += ACK_FRAME_BYTES
+    while (
+        not multiple
+        and _is_ack(p + at, size - at)
+        and _uint16(p + at + 1) == channel
+        and last != <uint64_t>-1
+        and <uint64_t>_int64(p + at + 11) == last + 1
+        and not p[at + 19] & 1
+    ):
+        last += 1
+        at += ACK_FRAME_BYTES
+    return at, channel, first, last, bool(multiple)

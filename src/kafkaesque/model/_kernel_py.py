@@ -9,6 +9,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from struct import Struct
 
+from kafkaesque.model._kernel_amqp_py import cut_acks as cut_acks
+from kafkaesque.model._kernel_amqp_py import cut_publishes as cut_publishes
 from kafkaesque.model._kernel_encode_py import encode_columns as encode_columns
 from kafkaesque.model._kernel_encode_py import encode_records as encode_records
 from kafkaesque.model._kernel_encode_py import group_rows as group_rows

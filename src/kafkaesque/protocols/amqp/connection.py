@@ -16,6 +16,7 @@ its header says, before any of it has been kept.
 
 from __future__ import annotations
 
+from kafkaesque.model import kernel
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.amqp.content_path import (
     ACK,
@@ -24,13 +25,12 @@ from kafkaesque.protocols.amqp.content_path import (
     read_ack,
     read_content_head,
     read_publish,
-    read_whole_ack,
-    read_whole_publish,
     write_content,
 )
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import (
     Acknowledged,
+    AcknowledgedRun,
     ChannelFailed,
     ConnectionFailed,
     Event,
@@ -39,6 +39,7 @@ from kafkaesque.protocols.amqp.events import (
     HeartbeatReceived,
     MethodReceived,
     Published,
+    PublishedRun,
 )
 from kafkaesque.protocols.amqp.frames import (
     BODY,
@@ -46,6 +47,7 @@ from kafkaesque.protocols.amqp.frames import (
     HEADER,
     HEARTBEAT,
     METHOD,
+    OVERHEAD_BYTES,
     PROTOCOL_HEADER,
     Frame,
     FrameReader,
@@ -148,6 +150,16 @@ class Connection:
     def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Return what has come with these bytes and those before, in its order."""
         events: list[Event] = []
+        for event in self.receive_runs(data):
+            if isinstance(event, PublishedRun | AcknowledgedRun):
+                events += event.singles()
+            else:
+                events.append(event)
+        return events
+
+    def receive_runs(self, data: bytes | bytearray | memoryview) -> list[Event]:
+        """Return the same; what comes together, and says the same, is one event."""
+        events: list[Event] = []
         if self._is_unreadable:
             return events
         self._frames.feed(data)
@@ -187,42 +199,52 @@ class Connection:
 
     def _take_messages(self, events: list[Event]) -> None:
         """Take in messages that have come as a whole, and need no second look."""
-        frames, channels, checker = self._frames, self._channels, self._checker
-        data, at, body_bytes_max = frames.data, frames.at, self._body_bytes_max
-        while (found := read_whole_publish(data, at, self.frame_bytes_max)) is not None:
-            end, number, method, properties, body = found
-            channel = channels.get(number)
-            if channel is None or channel.state is not ChannelState.OPEN:
-                break
+        frames, checker = self._frames, self._checker
+        while self._is_next_open():
+            found = kernel.active.cut_publishes(
+                frames.data, frames.at, self.frame_bytes_max, self._body_bytes_max
+            )
+            if found is None:
+                return
+            end, number, method, properties, bodies = found
             names = self._names.get(method)
             if names is None:
                 names = self._read_names(method)
             exchange, key, flags = names
-            if flags & _IMMEDIATE or len(body) > body_bytes_max or checker.check(properties):
-                break
-            frames.at = at = end
-            events.append(
-                Published(
-                    channel=number,
-                    exchange=exchange,
-                    routing_key=key,
-                    mandatory=flags & _MANDATORY != 0,
-                    properties=properties,
-                    body=body,
-                )
+            if flags & _IMMEDIATE or checker.check(properties):
+                return
+            frames.at = end
+            run = PublishedRun(
+                channel=number,
+                exchange=exchange,
+                routing_key=key,
+                mandatory=flags & _MANDATORY != 0,
+                properties=properties,
+                bodies=bodies,
             )
+            events += run.singles() if len(bodies) == 1 else (run,)
 
     def _take_acks(self, events: list[Event]) -> None:
         """Take in acknowledgements that have come as a whole."""
-        frames, channels = self._frames, self._channels
-        data = frames.data
-        while (found := read_whole_ack(data, frames.at)) is not None:
-            end, number, tag, multiple = found
-            channel = channels.get(number)
-            if channel is None or channel.state is not ChannelState.OPEN:
-                break
-            frames.at = end
-            events.append(Acknowledged(channel=number, delivery_tag=tag, multiple=multiple))
+        frames = self._frames
+        while self._is_next_open():
+            found = kernel.active.cut_acks(frames.data, frames.at)
+            if found is None:
+                return
+            frames.at, number, first, last, multiple = found
+            if first == last:
+                event = Acknowledged(channel=number, delivery_tag=first, multiple=multiple)
+                events.append(event)
+            else:
+                events.append(AcknowledgedRun(channel=number, first=first, last=last))
+
+    def _is_next_open(self) -> bool:
+        """Whether the next frame is of an open channel; otherwise nothing is cut in vain."""
+        data, at = self._frames.data, self._frames.at
+        if len(data) - at < OVERHEAD_BYTES:
+            return False
+        channel = self._channels.get(data[at + 1] << 8 | data[at + 2])
+        return channel is not None and channel.state is ChannelState.OPEN
 
     def _read_names(self, method: bytes) -> tuple[str, str, int]:
         """Return what a publish says, and remember it: the next ones often say the same."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.frames import (
@@ -33,11 +33,6 @@ _TAG: Final = Struct(">QB")
 _BODY_HEAD: Final = Struct(">BBHI")
 _CLASS_AND_WEIGHT: Final = b"\x00\x3c\x00\x00"
 _ACK_ID: Final = 0x003C0050
-_PUBLISH_ID: Final = 0x003C0028
-_METHOD_HEAD: Final = Struct(">BHII")
-_HEADER_HEAD: Final = Struct(">BHIHHQ")
-#: Method with empty names, header without properties, body of one byte.
-_WHOLE_BYTES_MIN: Final = 9 + 14 + 1 + 3 * OVERHEAD_BYTES
 _BASIC: Final = 60
 
 
@@ -58,54 +53,6 @@ def read_publish(payload: bytes) -> tuple[str, str, int]:
     except IndexError:
         raise _malformed_publish() from None
     return _text(exchange), _text(key), flags
-
-
-class WholePublish(NamedTuple):
-    """A message whose frames came together; the method's payload is not looked into."""
-
-    end: int
-    channel: int
-    method: bytes
-    properties: bytes
-    body: bytes
-
-
-def read_whole_publish(data: bytes, at: int, frame_bytes_max: int) -> WholePublish | None:
-    """Return the message whose frames begin at a place, if it is there as a whole.
-
-    None for everything else, be it something else, cut or wrong: it is then to be read frame by
-    frame.
-    """
-    if len(data) - at < _WHOLE_BYTES_MIN:
-        return None
-    kind, channel, size, ids = _METHOD_HEAD.unpack_from(data, at)
-    header_at = at + OVERHEAD_BYTES + size
-    if kind != METHOD or ids != _PUBLISH_ID or len(data) - header_at < _HEADER_HEAD.size:
-        return None
-    kind, header_channel, header_size, class_id, _, body_size = _HEADER_HEAD.unpack_from(
-        data, header_at
-    )
-    body_at = header_at + OVERHEAD_BYTES + header_size
-    end = body_at + OVERHEAD_BYTES + body_size
-    if (
-        kind != HEADER
-        or header_channel != channel
-        or class_id != _BASIC
-        or header_size < CONTENT_HEAD_BYTES + 2
-        or not 0 < body_size <= frame_bytes_max - OVERHEAD_BYTES
-        or max(size, header_size) > frame_bytes_max - OVERHEAD_BYTES
-        or end > len(data)
-        or _HEAD.unpack_from(data, body_at) != (BODY, channel, body_size)
-        or not data[header_at - 1] == data[body_at - 1] == data[end - 1] == FRAME_END
-    ):
-        return None
-    return WholePublish(
-        end,
-        channel,
-        data[at + 7 : header_at - 1],
-        data[header_at + 19 : body_at - 1],
-        data[body_at + 7 : end - 1],
-    )
 
 
 def _text(raw: bytes) -> str:
@@ -130,19 +77,6 @@ def read_ack(payload: bytes) -> tuple[int, bool]:
         raise error
     _, tag, flags = _ACK_PAYLOAD.unpack(payload)
     return tag, bool(flags & 1)
-
-
-def read_whole_ack(data: bytes, at: int) -> tuple[int, int, int, bool] | None:
-    """Return end, channel, delivery tag and multiple of a basic.ack whose frame begins at a place.
-
-    None for everything else, be it something else, cut or wrong.
-    """
-    if len(data) - at < _ACK_FRAME.size:
-        return None
-    kind, channel, size, ids, tag, flags, end = _ACK_FRAME.unpack_from(data, at)
-    if ids != _ACK_ID or kind != METHOD or size != _ACK_PAYLOAD.size or end != FRAME_END:
-        return None
-    return at + _ACK_FRAME.size, channel, tag, flags & 1 != 0
 
 
 def read_content_head(payload: bytes) -> tuple[int, int, bytes]:

@@ -40,12 +40,52 @@ class Published(Event, frozen=True, kw_only=True):
     body: bytes
 
 
+class PublishedRun(Event, frozen=True, kw_only=True):
+    """Messages that have come together as wholes, and differ in their bodies alone."""
+
+    channel: int
+    exchange: str
+    routing_key: str
+    mandatory: bool
+    properties: bytes
+    bodies: list[bytes]
+
+    def singles(self) -> list[Published]:
+        """Return the same, one by one."""
+        return [
+            Published(
+                channel=self.channel,
+                exchange=self.exchange,
+                routing_key=self.routing_key,
+                mandatory=self.mandatory,
+                properties=self.properties,
+                body=body,
+            )
+            for body in self.bodies
+        ]
+
+
 class Acknowledged(Event, frozen=True, kw_only=True):
     """A basic.ack."""
 
     channel: int
     delivery_tag: int
     multiple: bool
+
+
+class AcknowledgedRun(Event, frozen=True, kw_only=True):
+    """Each message from the first tag to the last one was acknowledged by itself."""
+
+    channel: int
+    first: int
+    last: int
+
+    def singles(self) -> list[Acknowledged]:
+        """Return the same, one by one."""
+        return [
+            Acknowledged(channel=self.channel, delivery_tag=tag, multiple=False)
+            for tag in range(self.first, self.last + 1)
+        ]
 
 
 class HeartbeatReceived(Event, frozen=True, kw_only=True):
