@@ -371,6 +371,8 @@ def test_only_exchanges_pass_messages_to_an_internal_one() -> None:
     for _ in range(2):
         with pytest.raises(errors.ExchangeInternal, match="internal exchange 'e1' in vhost '/'"):
             host.route("e1")
+        # That a broker may is no way for others.
+        assert host.router.route_for_broker("/", "e1", RoutedMessage(key="")).queues == ("q1",)
 
 
 def test_names_of_other_protocols_may_be_longer_than_amqps() -> None:

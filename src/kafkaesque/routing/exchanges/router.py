@@ -170,6 +170,14 @@ class Router:
             )
         return self._walk(vhost, exchange, message, keys)
 
+    def known_route(self, vhost_name: str, exchange: str, key: str) -> Route | None:
+        """Return where all messages of a key go that have no other ones; None: it is to be found.
+
+        Raises:
+            NoSuchVhost: there is none of this name.
+        """
+        return self._topology.vhost(vhost_name).routes.get((exchange, key))
+
     def route_for_broker(self, vhost_name: str, exchange: str, message: RoutedMessage) -> Route:
         """Return where a message goes that a broker publishes, which may be to any exchange.
 
@@ -208,7 +216,9 @@ class Router:
             key_levels=walk.key_levels(),
             transformed=tuple(walk.transformed.items()),
         )
-        if walk.goes_by_keys and len(keys) == 1:
+        # Nobody but brokers may use the route of an internal exchange.
+        is_shared = not vhost.exchange(exchange).definition.is_internal
+        if walk.goes_by_keys and len(keys) == 1 and is_shared:
             vhost.routes.put((exchange, message.key), route)
         return route
 
