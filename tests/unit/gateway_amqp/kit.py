@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from kafkaesque.env.network import Address
@@ -132,13 +133,35 @@ class AmqpClient:
         mandatory: bool = False,
         properties: Properties | None = None,
     ) -> None:
+        self.publish_all(
+            [body],
+            key,
+            exchange=exchange,
+            channel=channel,
+            mandatory=mandatory,
+            properties=properties,
+        )
+
+    def publish_all(
+        self,
+        bodies: Sequence[bytes],
+        key: str,
+        *,
+        exchange: str = "",
+        channel: int = 1,
+        mandatory: bool = False,
+        properties: Properties | None = None,
+    ) -> None:
+        """Publish messages that come to the broker in one read."""
         method = m.BasicPublish(exchange=exchange, routing_key=key, mandatory=mandatory)
         raw = write_properties(properties or Properties())
-        head = struct.pack(">HHQ", 60, 0, len(body)) + raw
-        frames = [write_frame(METHOD, channel, write_method(method))]
-        frames.append(write_frame(HEADER, channel, head))
-        if body:
-            frames.append(write_frame(BODY, channel, body))
+        frames = []
+        for body in bodies:
+            head = struct.pack(">HHQ", 60, 0, len(body)) + raw
+            frames.append(write_frame(METHOD, channel, write_method(method)))
+            frames.append(write_frame(HEADER, channel, head))
+            if body:
+                frames.append(write_frame(BODY, channel, body))
         self.write(b"".join(frames))
 
     def send_content(self, method: m.Method, body: bytes, channel: int = 1) -> None:

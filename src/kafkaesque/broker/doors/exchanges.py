@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
-from kafkaesque.broker.doors.publish_lanes import OnKept, PublishLanes, size_of
+from kafkaesque.broker.doors.publish_lanes import OnKept, OnRunKept, PublishLanes, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
 from kafkaesque.broker.live.hub import LiveHub
@@ -152,6 +152,21 @@ class Exchanges:
             self._routing()
         return self._router.route(vhost, exchange, message)
 
+    def plain_route(self, vhost: str, exchange: str, key: str) -> Route | None:
+        """Return the route of all messages of a key if it leads to queues alone, else None.
+
+        Not all are known: `route` finds them.
+        """
+        routing = self._cluster.state.routing
+        if self._topology is not routing or vhost not in routing.vhosts:
+            return None
+        route = self._router.known_route(vhost, exchange, key)
+        if route is None or not route.queues or route.topics or route.transformed:
+            return None
+        if route.has_names and vhost == DEFAULT_VHOST and self._hub.wants(key_of_routing_key(key)):
+            return None
+        return route
+
     def has_live(self, vhost: str, route: Route, message: RoutedMessage) -> bool:
         """Tell whether a route leads to live subscribers, as far as this broker has heard."""
         return (
@@ -238,6 +253,22 @@ class Exchanges:
             for number, topic in topics:
                 chosen_by = _chosen_by(route, number, publication)
                 self._lanes.to_topic(topic, sent, ticket, chosen_by)
+
+    def send_run(
+        self, vhost: str, route: Route, messages: list[NewMessage], on_kept: OnRunKept
+    ) -> bool:
+        """Publish messages by the route that `plain_route` has found in this turn; see `publish`.
+
+        `on_kept` is told once of all that are not in all queues. False: there is no room for all,
+        and nothing is done.
+        """
+        ticket = self._lanes.open_run(len(route.queues), messages, on_kept)
+        if ticket is None:
+            return False
+        queues = self._cluster.state.queues_by_vhost.get(vhost, {})
+        for name in route.queues:
+            self._lanes.to_queue(queues[name].topic_id, messages, ticket)
+        return True
 
     def _send_changed(
         self, vhost: str, route: Route, publication: Publication, on_kept: OnKept

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
-from kafkaesque.protocols.amqp.events import Published
+from kafkaesque.protocols.amqp.events import Published, PublishedRun
 from kafkaesque.protocols.amqp.methods import BasicPublish
 from kafkaesque.protocols.amqp.properties import (
     NO_PROPERTIES,
@@ -102,14 +102,26 @@ class Outgoing(NamedTuple):
         )
 
 
+def is_plain(properties: bytes) -> bool:
+    """Tell whether properties say nothing that brokers look at."""
+    (flags,) = U16.unpack_from(properties, 0)
+    return not flags & _LOOKED_AT
+
+
+def plain_messages(run: PublishedRun) -> list[NewMessage]:
+    """Return messages whose properties are plain as their queues are to keep them."""
+    stored = write_stored(run.exchange, run.routing_key, run.properties)
+    headers = ((STORED_AMQP, stored),)
+    return [NewMessage(body, None, headers) for body in run.bodies]
+
+
 def read_outgoing(event: Published, user: str, now_ms: int) -> Outgoing:
     """Return what a publish says.
 
     Raises:
         AmqpError: a property is not what it has to be.
     """
-    (flags,) = U16.unpack_from(event.properties, 0)
-    if not flags & _LOOKED_AT:
+    if is_plain(event.properties):
         return Outgoing(event.properties, (event.routing_key,))
     properties = read_properties(event.properties)
     if properties.user_id is not None and properties.user_id != user:

@@ -25,10 +25,12 @@ from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import (
     Acknowledged,
+    AcknowledgedRun,
     ChannelFailed,
     Event,
     MethodReceived,
     Published,
+    PublishedRun,
 )
 from kafkaesque.protocols.amqp.methods import Method
 
@@ -74,6 +76,19 @@ class Channel(ChannelPort):
         """Carry out an event after those before it."""
         self._line.push(event, len(event.body) if isinstance(event, Published) else 0)
 
+    def push_run(self, run: PublishedRun) -> None:
+        """Publish messages after the events before them: together, where nothing is against it."""
+        is_plain = self._line.is_free and not self._has_failed and not self._transaction.is_on
+        try:
+            is_done = is_plain and self._publishing.publish_run(run)
+        except AmqpError as mistake:
+            # The first one's mistake ends the channel, and the others are dropped.
+            self.fail(mistake)
+            return
+        if not is_done:
+            for event in run.singles():
+                self.push(event)
+
     def finish(self, on_done: Callable[[], None]) -> None:
         """Call when all that has come is done, and what was published is in its queues."""
         self._line.push(Finish(on_done=on_done))
@@ -115,6 +130,8 @@ class Channel(ChannelPort):
                 pass
             case Acknowledged():
                 self._settle(event)
+            case AcknowledgedRun():
+                self._settle_run(event)
             case ChannelFailed():
                 self.fail(event.error)
             case MethodReceived():
@@ -177,6 +194,13 @@ class Channel(ChannelPort):
             self._transaction.add_ack(said)
         else:
             self._settling.take(said)
+
+    def _settle_run(self, run: AcknowledgedRun) -> None:
+        if self._transaction.is_on:
+            for event in run.singles():
+                self._settle(event)
+        else:
+            self._settling.take_run(run)
 
     def _select(self, method: m.ConfirmSelect) -> None:
         if self._transaction.is_on:

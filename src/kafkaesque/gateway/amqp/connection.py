@@ -21,6 +21,7 @@ from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.events import (
     Acknowledged,
+    AcknowledgedRun,
     ChannelFailed,
     ConnectionFailed,
     Event,
@@ -29,6 +30,7 @@ from kafkaesque.protocols.amqp.events import (
     HeartbeatReceived,
     MethodReceived,
     Published,
+    PublishedRun,
 )
 from kafkaesque.protocols.amqp.frames import HEARTBEAT_FRAME
 from kafkaesque.protocols.amqp.methods import Method
@@ -72,11 +74,11 @@ class AmqpConnection(AmqpLink):
             return
         self.is_receiving = True
         try:
-            events = self.codec.receive(data)
+            events = self.codec.receive_runs(data)
             while events and not self.is_over:
                 for event in events:
                     self._take(event)
-                events = self.codec.receive(b"")
+                events = self.codec.receive_runs(b"")
         finally:
             self.is_receiving = False
         for channel in list(self._channels.values()):
@@ -88,6 +90,16 @@ class AmqpConnection(AmqpLink):
         match event:
             case Published() | Acknowledged() | ChannelFailed():
                 self.shared.meter.requests += 1
+                channel = self._channels.get(event.channel)
+                if channel is not None:
+                    channel.push(event)
+            case PublishedRun():
+                self.shared.meter.requests += len(event.bodies)
+                channel = self._channels.get(event.channel)
+                if channel is not None:
+                    channel.push_run(event)
+            case AcknowledgedRun():
+                self.shared.meter.requests += event.last - event.first + 1
                 channel = self._channels.get(event.channel)
                 if channel is not None:
                     channel.push(event)

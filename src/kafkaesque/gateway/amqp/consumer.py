@@ -6,12 +6,13 @@ from typing import Final, Protocol
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.chassis.amqp.incoming import read_incoming
+from kafkaesque.chassis.amqp.incoming import Incoming, read_incoming
 from kafkaesque.gateway.amqp.authorization import check_delivery
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.settling import Settling
 from kafkaesque.gateway.queueing.consumer import Consumer
 from kafkaesque.gateway.queueing.settlements import Delivery
+from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError
 
@@ -30,7 +31,7 @@ class Owner(Protocol):
 class ChannelConsumer(Consumer):
     """See the module."""
 
-    __slots__ = ("_channel", "_owner", "_settling", "_writer", "tag")
+    __slots__ = ("_channel", "_last", "_last_raw", "_owner", "_settling", "_writer", "tag")
 
     def __init__(
         self,
@@ -58,6 +59,9 @@ class ChannelConsumer(Consumer):
         self._owner = owner
         self._channel = channel
         self._settling = settling
+        #: What the last message has said, and in which bytes.
+        self._last: Incoming | None = None
+        self._last_raw: bytes | None = None
         self.tag: Final = tag
         self._writer = channel.connection.codec.deliver_writer(channel.number, tag)
 
@@ -82,7 +86,7 @@ class ChannelConsumer(Consumer):
 
     def write(self, message: q.QueueMessage, delivery: Delivery, now_ms: int) -> bytes:
         """See `Consumer`."""
-        incoming = read_incoming(message, self.queue, now_ms)
+        incoming = self._incoming_of(message, now_ms)
         settling = self._settling
         if self.is_settled_when_sent:
             tag = settling.next_tag()
@@ -97,6 +101,16 @@ class ChannelConsumer(Consumer):
             message.value or b"",
             redelivered=incoming.is_redelivered,
         )
+
+    def _incoming_of(self, message: q.QueueMessage, now_ms: int) -> Incoming:
+        """Read what a message says, unless the one before it has said just that."""
+        headers = message.headers
+        if message.attempt > 1 or len(headers) != 1 or headers[0][0] != STORED_AMQP:
+            return read_incoming(message, self.queue, now_ms)
+        raw = headers[0][1]
+        if self._last is None or raw != self._last_raw:
+            self._last, self._last_raw = read_incoming(message, self.queue, now_ms), raw
+        return self._last
 
     def on_deleted(self) -> None:
         """See `Consumer`: the client is told, if it can be."""

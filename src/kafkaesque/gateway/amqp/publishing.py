@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kafkaesque.chassis.amqp.outgoing import read_outgoing
+from kafkaesque.chassis.amqp.outgoing import is_plain, read_outgoing
 from kafkaesque.gateway.amqp.authorization import check_publish
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
-from kafkaesque.gateway.queueing.publisher import Line, OnOutcome, Publisher
+from kafkaesque.gateway.queueing.publisher import Line, OnOutcome, OnRunOutcome, Publisher
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.content_path import write_ack
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
-from kafkaesque.protocols.amqp.events import Published
+from kafkaesque.protocols.amqp.events import Published, PublishedRun
 
 
 class Publishing:
@@ -80,6 +81,34 @@ class Publishing:
 
         self._publisher.publish(event, outgoing, on_routed)
 
+    def publish_run(self, run: PublishedRun) -> bool:
+        """Publish messages that differ in their bodies alone; False: they go one by one.
+
+        Then nothing is done. That is so wherever anything has to be said of one of them.
+
+        Raises:
+            AmqpError: the client may not publish there.
+        """
+        if not is_plain(run.properties):
+            return False
+        check_publish(self.channel, run.exchange, (run.routing_key,))
+        return self._publisher.publish_run(run, lambda: self._number_all(len(run.bodies)))
+
+    def _number_all(self, count: int) -> OnRunOutcome:
+        if not self.is_confirming:
+            return _not_told
+        first = self._next_sequence
+        self._next_sequence = end = first + count
+        self._confirmed.update(dict.fromkeys(range(first, end)))
+
+        def on_outcome(refused: dict[int, RequestRefused]) -> None:
+            self._confirmed.update(dict.fromkeys(range(first, end), True))
+            for number in refused:
+                self._confirmed[first + number] = False
+            self._confirm_soon()
+
+        return on_outcome
+
     def check(self, event: Published) -> None:
         """Check a message that is published later.
 
@@ -132,6 +161,9 @@ class Publishing:
         if not sequence:
             return
         self._confirmed[sequence] = is_in
+        self._confirm_soon()
+
+    def _confirm_soon(self) -> None:
         if not self._is_flush_due:
             # More of the same turn may follow.
             self._is_flush_due = True
@@ -164,3 +196,7 @@ class Publishing:
             del self._confirmed[sequence]
         if not channel.is_over and channel.connection.codec.can_deliver(number):
             channel.connection.write(b"".join(frames))
+
+
+def _not_told(_: dict[int, RequestRefused]) -> None:
+    """The client has not asked for confirms."""

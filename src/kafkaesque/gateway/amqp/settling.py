@@ -22,7 +22,7 @@ from kafkaesque.gateway.queueing.settlements import (
 from kafkaesque.model.ids import TopicId
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import ReplyCode
-from kafkaesque.protocols.amqp.events import Acknowledged
+from kafkaesque.protocols.amqp.events import Acknowledged, AcknowledgedRun
 from kafkaesque.queues.requests import Claim
 
 #: A message that was fetched singly is locked for so long, and again for as long as it is held.
@@ -96,6 +96,23 @@ class Settling(Settlements):
             case m.BasicReject():
                 kind = FAIL if said.requeue else REJECT
                 self._end(said.delivery_tag, False, kind, m.BasicReject)
+
+    def take_run(self, run: AcknowledgedRun) -> None:
+        """Deliveries are done with, one after the other.
+
+        Raises:
+            AmqpError: there is no delivery of a tag; those before it are done with.
+        """
+        unacked = self.unacked
+        done: list[Delivery] = []
+        for tag in range(run.first, run.last + 1):
+            delivery = unacked.pop(tag, None)
+            if delivery is None:
+                self.settle_all(done)
+                what = f"unknown delivery tag {tag}"
+                raise failed(ReplyCode.PRECONDITION_FAILED, what, m.BasicAck)
+            done.append(delivery)
+        self.settle_all(done)
 
     def check(self, tag: int, multiple: bool, method: type[m.Method]) -> None:
         """Check that there is a delivery of a tag.

@@ -195,9 +195,9 @@ class StreamConsumer:
             return False
         return True
 
-    def on_settled(self) -> None:
-        """The client has said that it has had one more message."""
-        self.unacked -= 1
+    def on_settled(self, count: int = 1) -> None:
+        """The client has said that it has had more messages."""
+        self.unacked -= count
 
     def cancel(self, then: Callable[[], None]) -> None:
         """The client wants no more."""

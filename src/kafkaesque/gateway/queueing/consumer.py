@@ -267,9 +267,9 @@ class Consumer(ABC):
         if self.is_settled_when_sent:
             self._settlements.flush()
 
-    def on_settled(self) -> None:
-        """The client has said what becomes of one message."""
-        self.unacked -= 1
+    def on_settled(self, count: int = 1) -> None:
+        """The client has said what becomes of messages."""
+        self.unacked -= count
         if self._is_gone:
             self._link.shared.clock.call_soon(lambda: self._detach(is_failed=False))
 

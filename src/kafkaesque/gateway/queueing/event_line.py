@@ -58,10 +58,15 @@ class EventLine(Generic[EventT]):
         #: Events that have come, and that were begun.
         self.arrived = self.carried = 0
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is before what comes now."""
+        return not (self._waiting or self._is_busy or self._is_running)
+
     def push(self, event: EventT, size: int = 0) -> None:
         """Carry out an event after those before it; its message has `size` bytes."""
         self.arrived += 1
-        if self._waiting or self._is_busy or self._is_running:
+        if not self.is_free:
             self._waiting.append((event, size))
             self._link.add_waiting(1, size)
             return

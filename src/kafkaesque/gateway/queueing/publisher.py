@@ -11,18 +11,20 @@ from typing import Final, Protocol
 
 from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
-from kafkaesque.chassis.amqp.outgoing import Outgoing
+from kafkaesque.chassis.amqp.outgoing import Outgoing, plain_messages
 from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.gateway.queueing.desk import CURRENT_MS_MAX
 from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.protocols.amqp.events import Published
+from kafkaesque.protocols.amqp.events import Published, PublishedRun
 from kafkaesque.routing.exchanges.errors import NoSuchExchange
 from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.message import RoutedMessage
 
 #: What becomes of a message: None: all places that it was routed to have committed it.
 OnOutcome = Callable[[RequestRefused | None], None]
+#: Which messages of a run are not in all places, and why, by their numbers in it.
+OnRunOutcome = Callable[[dict[int, RequestRefused]], None]
 #: Called once it is known whether a message has anywhere to go; returns who hears of its outcome.
 OnRouted = Callable[[bool], OnOutcome]
 
@@ -84,6 +86,34 @@ class Publisher:
         else:
             on_outcome(None)
 
+    def publish_run(self, run: PublishedRun, on_sent: Callable[[], OnRunOutcome]) -> bool:
+        """Send messages with plain properties on their way; `on_sent` says who hears of them.
+
+        False: nothing is done, and they are to be published one by one: their exchange is not
+        known, they go elsewhere than to queues, or there is no room for all of them.
+        """
+        link = self._link
+        exchanges = link.desk.doors.exchanges
+        route = exchanges.plain_route(link.vhost, run.exchange, run.routing_key)
+        if route is None:
+            return False
+        messages = plain_messages(run)
+        count, size = len(messages), sum(map(len, run.bodies))
+
+        def on_kept(refused: dict[int, RequestRefused]) -> None:
+            self._under_way -= count
+            link.add_waiting(-count, -size)
+            on_outcome(refused)
+            self._maybe_idle()
+
+        if not exchanges.send_run(link.vhost, route, messages, on_kept):
+            return False
+        link.charge(PRODUCER_BYTE_RATE, size, route.queues[0])
+        self._under_way += count
+        link.add_waiting(count, size)
+        on_outcome = on_sent()
+        return True
+
     def refuse(self, event: Published, mistake: Exception | None) -> None:
         """Raise what is wrong with a message; that its exchange is missing comes first."""
         link = self._link
@@ -141,12 +171,15 @@ class Publisher:
             self._under_way -= 1
             link.add_waiting(-1, -size)
             on_outcome(outcome if isinstance(outcome, RequestRefused) else None)
-            if not self._under_way:
-                waiting, self._idle = self._idle, []
-                for each in waiting:
-                    each()
+            self._maybe_idle()
 
         link.desk.doors.exchanges.send(link.vhost, route, publication, on_kept)
+
+    def _maybe_idle(self) -> None:
+        if not self._under_way:
+            waiting, self._idle = self._idle, []
+            for each in waiting:
+                each()
 
     def when_idle(self, on_done: Callable[[], None]) -> None:
         """Call when nothing is on its way."""

@@ -7,7 +7,7 @@ until there is an answer; a message whose settlement never arrives comes again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from kafkaesque.broker.requests import queue_requests as q
@@ -25,8 +25,8 @@ TIMEOUT_MS: Final = 60_000
 class Holder(Protocol):
     """Whose deliveries are counted."""
 
-    def on_settled(self) -> None:
-        """The client has said what becomes of one message."""
+    def on_settled(self, count: int = 1) -> None:
+        """The client has said what becomes of messages."""
 
 
 class Delivery(NamedTuple):
@@ -78,6 +78,18 @@ class Settlements(ABC):
         self._gathered.setdefault((delivery.log_id, kind), []).append(delivery)
         if delivery.consumer is not None:
             delivery.consumer.on_settled()
+
+    def settle_all(self, deliveries: Sequence[Delivery]) -> None:
+        """Say of messages that they are done with, with the next `flush`."""
+        settled: dict[tuple[TopicId, Holder], list[Delivery]] = {}
+        for each in deliveries:
+            if each.consumer is None or each.is_kept:
+                self.settle(each)
+            else:
+                settled.setdefault((each.log_id, each.consumer), []).append(each)
+        for (log_id, consumer), found in settled.items():
+            self._gathered.setdefault((log_id, SETTLE), []).extend(found)
+            consumer.on_settled(len(found))
 
     def _has_dead_letters(self, log_id: TopicId) -> bool:
         queue = self._desk.doors.cluster.state.queues_by_log.get(log_id)
