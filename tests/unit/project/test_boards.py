@@ -3,6 +3,11 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from kafkaesque.admin.metric_table import SECTIONS, Kind
 
@@ -64,3 +69,40 @@ def test_alerts_speak_of_labels_that_are_there() -> None:
         for name in NAME.findall(expression):
             labels = labels | ({*METRICS[metric_of(name)].labels} if not is_sum else set())
         assert set(re.findall(r"\$labels\.(\w+)", rule)) <= labels, rule
+
+
+def lost(before: Any, after: Any, where: str = "") -> list[str]:
+    """Return what of a document is not in another one, or is something else there."""
+    match before, after:
+        case dict(), dict():
+            gone = [f"{where}.{name}" for name in before.keys() - after.keys()]
+            kept = before.keys() & after.keys()
+            return gone + [
+                each for name in kept for each in lost(before[name], after[name], f"{where}.{name}")
+            ]
+        case list(), list() if len(before) == len(after):
+            return [
+                each
+                for number, both in enumerate(zip(before, after, strict=True))
+                for each in lost(*both, f"{where}[{number}]")
+            ]
+        case _:
+            return [] if before == after else [where]
+
+
+def read_by_grafana(board: dict[str, Any]) -> dict[str, Any]:
+    """Return a dashboard as Grafana's own types have it: without what they do not know."""
+    register_default_plugins()
+    found: dict[str, Any] = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
+    return found
+
+
+def test_grafana_knows_all_that_the_dashboard_says() -> None:
+    board = json.loads((MONITORING / "dashboard.json").read_text())
+    assert lost(board, read_by_grafana(board)) == []
+    panel = next(each for each in board["panels"] if each["type"] == "timeseries")
+    panel["gridPoz"] = panel["gridPos"]
+    panel["fieldConfig"]["defaults"]["unti"] = "s"
+    panel["targets"][0]["exrp"] = "up"
+    misspelt = sorted(each.rpartition(".")[2] for each in lost(board, read_by_grafana(board)))
+    assert misspelt == ["exrp", "gridPoz", "unti"]
