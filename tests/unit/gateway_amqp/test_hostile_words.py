@@ -20,7 +20,7 @@ from kafkaesque.gateway.queueing.sweeping import SWEEP_MS
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import DEATH
+from kafkaesque.model.message_headers import DEATH, STORED_AMQP
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.wire import Table, Timestamp
@@ -34,12 +34,12 @@ def submit(ground: Ground, command: Any) -> None:
     assert not isinstance(done[0], Exception), done
 
 
-def append(ground: Ground, topic: str, headers: Headers) -> None:
+def append(ground: Ground, topic: str, headers: Headers, key: bytes = b"key") -> None:
     """Append what a client of Kafka has produced."""
     done: list[object] = []
     ground.cluster.brokers["b1"].doors.publishing.publish(
         TopicPartition(topic, 0),
-        bytes(encode_batch([Record(0, 1, b"key", b"body", headers)])),
+        bytes(encode_batch([Record(0, 1, key, b"body", headers)])),
         acks=-1,
         timeout_ms=10_000,
         on_done=done.append,
@@ -80,6 +80,21 @@ def test_a_history_that_no_broker_has_written(
     client.send(1, m.BasicConsume(queue="over", consumer_tag="c"))
     client.expect(m.BasicConsumeOk)
     assert [client.delivery()[2] for _ in range(2)] == [b"body", b"body"]
+
+
+@pytest.mark.parametrize("value", [None, b"", b"garbage"])
+def test_a_message_that_no_client_of_amqp_has_sent(
+    ground: Ground, client: AmqpClient, value: bytes | None
+) -> None:
+    """Each delivery has its own message's key, though all say the same of themselves."""
+    submit(ground, CreateTopic(name="produced", partition_count=1))
+    options = {SOURCE_TOPIC: "produced", SOURCE_START: "earliest"}
+    submit(ground, CreateQueue(vhost=DEFAULT_VHOST, name="over", options=options))
+    for key in (b"one", b"two"):
+        append(ground, "produced", ((STORED_AMQP, value),), key)
+    client.send(1, m.BasicConsume(queue="over", consumer_tag="c"))
+    client.expect(m.BasicConsumeOk)
+    assert [client.delivery()[0].routing_key for _ in range(2)] == ["one", "two"]
 
 
 @pytest.mark.parametrize("word", [[], {}, [[1]], 5, True, "every"])

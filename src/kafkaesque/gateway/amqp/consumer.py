@@ -105,7 +105,10 @@ class ChannelConsumer(Consumer):
     def _incoming_of(self, message: q.QueueMessage, now_ms: int) -> Incoming:
         """Read what a message says, unless the one before it has said just that."""
         headers = message.headers
-        if message.attempt > 1 or len(headers) != 1 or headers[0][0] != STORED_AMQP:
+        is_sole = len(headers) == 1 and headers[0][0] == STORED_AMQP
+        # One with a key was not published by AMQP: what its header says may be unreadable, and then
+        # the key counts.
+        if message.attempt > 1 or not is_sole or message.key is not None:
             return read_incoming(message, self.queue, now_ms)
         raw = headers[0][1]
         if self._last is None or raw != self._last_raw:
