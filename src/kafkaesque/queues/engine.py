@@ -333,9 +333,8 @@ class Engine:
         self._context.answer(request.token, Done())
 
     def _overflowed(self, request: r.Overflowed) -> None:
-        end = self._context.state.end
-        newest = range(max(0, end - request.count), end)
-        self._context.give_up(Reason.TOO_LONG, filter(self._context.waits, newest))
+        refused = range(request.first, request.end)
+        self._context.give_up(Reason.TOO_LONG, filter(self._context.waits, refused))
         self._context.answer(request.token, Done())
 
     def _seek(self, request: r.Seek) -> None:

@@ -212,10 +212,14 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overflowed:
-    """There is no room for so many of the newest messages: dead letters. Answer: `Done`."""
+    """There is no room for the messages from `first` to before `end`: dead letters. Answer: `Done`.
+
+    Others may have come behind them in the same turn.
+    """
 
     token: RequestToken
-    count: int
+    first: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,29 @@ def test_a_queue_that_is_full_refuses_some_of_them(client: AmqpClient, together:
     assert together == [4]
 
 
+def test_all_that_a_full_queue_refuses_becomes_a_dead_letter(
+    client: AmqpClient, together: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = known(client)
+    name = client.queue(
+        **{
+            "x-max-length": 1,
+            "x-overflow": "reject-publish-dlx",
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": target,
+        }
+    )
+    confirming(client).publish(b"0", name)
+    acked(client, 1)
+    # Several requests of one turn.
+    monkeypatch.setattr(publish_lanes, "BATCH_MAX", 1)
+    client.publish_all([b"1", b"2", b"3"], name)
+    assert [client.expect(m.BasicNack).delivery_tag for _ in range(3)] == [2, 3, 4]
+    assert sum(together) >= 2
+    assert client.count(name) == (1, 0)
+    assert all_of(client, target, 3) == [b"1", b"2", b"3"]
+
+
 def test_they_are_in_every_queue_of_a_fanout(client: AmqpClient, together: list[int]) -> None:
     names = [client.queue() for _ in range(3)]
     client.call(m.ExchangeDeclare(exchange="all", type="fanout"), m.ExchangeDeclareOk)

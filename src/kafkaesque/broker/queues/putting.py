@@ -120,9 +120,9 @@ class Putting:
             return False
         if self._overflowing:
             # At once: nobody may have them.
-            self._host.ask(
-                r.Overflowed(token=self._host.new_token(), count=self._overflowing), lambda _: None
-            )
+            token, end = self._host.new_token(), self._host.queue.state.end
+            first = end - self._overflowing
+            self._host.ask(r.Overflowed(token=token, first=first, end=end), lambda _: None)
         return True
 
     def _append_checked(self, check: LongCheck) -> None:
