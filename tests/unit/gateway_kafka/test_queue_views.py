@@ -348,6 +348,8 @@ def test_what_is_cleaned_away_is_passed_over_and_earliest_moves(
     # One that had all has no lag, and nothing that it would have to be told.
     assert place(cluster, name, EARLIEST) == place(cluster, name, LATEST) == (0, end)
     assert read_all(cluster, name, end) == []
+    # One that was behind comes to the end, too: nothing is left that it could wait for.
+    assert read_all(cluster, name) == read_all(cluster, name, first) == []
     put(cluster, name, b"next")
     assert read_all(cluster, name, end) == read_all(cluster, name) == [b"next"]
 

@@ -11,8 +11,8 @@ offset, for every reader, and what was aborted is left out. It is behind the las
 that has all messages has no lag, whatever the queue decides afterwards.
 
 Reading takes nothing. What was settled, or has expired, is there until the log is cleaned. A reader
-that comes to where nothing is any more goes on with the next message, as in a compacted topic: it
-may have had all that was there.
+that comes to where nothing is any more goes on with the next message, or at the end, as in a
+compacted topic: it may have had all that was there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def read_view(
 ) -> Sequence[Located] | None:
     """Return what readers of a queue's log get from an offset on; None: `on_later` gets it.
 
-    Nothing at the end of what may be read. The last batch may be longer than `bytes_max`.
+    Nothing at the end of what may be read, and nowhere else. The last batch may be longer than
+    `bytes_max`.
 
     Raises:
         RequestRefused: the log cannot be read, or does not go as far.
@@ -78,14 +79,18 @@ def read_view(
     partition.check_fetch_offset(offset)
     stable_end, aborted = partition.stable_range(offset)
     end = min(stable_end, extent_of(doors, partition).end)
-    if bytes_max <= 0 or offset >= end:
+    if bytes_max <= 0 or asked >= end:
         return []
+    if offset >= end:
+        return [_nothing_before(end)]
     found: list[bytes | Exception] = []
     is_later = False
 
     def on_read(data: bytes | Exception) -> None:
         if is_later:
-            on_later(_shown_or_why(data, aborted, start))
+            # Who does not lead any more may have another log now.
+            nothing = [_nothing_before(end)] if partition.is_leader else []
+            on_later(_shown_or_why(data, aborted, start) or nothing)
         else:
             found.append(data)
 
@@ -96,7 +101,15 @@ def read_view(
     shown = _shown_or_why(found[0], aborted, start)
     if isinstance(shown, RequestRefused):
         raise shown
-    return shown
+    return shown or [_nothing_before(end)]
+
+
+def _nothing_before(end: Offset) -> OpenedBatches:
+    """Return a batch that brings a reader to `end`, where all before it was cleaned away.
+
+    Else it would wait for messages that were settled long ago, and never have them.
+    """
+    return OpenedBatches(encode_empty_batch(end - 1, end - 1, BatchOptions()))
 
 
 def _shown_or_why(
