@@ -150,6 +150,10 @@ class TopicExists(RequestRefused):
     """A topic of that name exists."""
 
 
+class TopicNameTaken(RequestRefused):
+    """A queue is shown as a topic of that name: no topic can be made with it."""
+
+
 class TopicDeletionDisabled(RequestRefused):
     """This broker deletes no topics."""
 

@@ -36,7 +36,7 @@ from kafkaesque.model.errors import (
     InvalidTopic,
     NotAuthorized,
     QueueExists,
-    TopicExists,
+    TopicNameTaken,
     TopicShowsQueue,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -156,7 +156,7 @@ def test_its_name_may_be_the_queues_and_stay_through_changes(cluster: Cluster) -
 
 def test_no_topic_is_made_with_its_name(cluster: Cluster) -> None:
     create(cluster, kafka_topic=VIEW)
-    with pytest.raises(TopicExists, match="shows a queue"):
+    with pytest.raises(TopicNameTaken, match="shows a queue"):
         cluster.do(CreateTopic(name=VIEW, partition_count=1))
     with pytest.raises(InvalidTopic, match="collides"):
         cluster.do(CreateTopic(name="orders_view", partition_count=1))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from kafkaesque.broker.requests.commands import CreateTopic
+from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
@@ -262,3 +263,15 @@ def test_a_stream_is_read_from_any_broker_and_survives_its_leader() -> None:
     writer.open()
     publish(writer, name, "c")
     assert take(reader, 1) == [(2, "c")]
+
+
+def test_no_stream_has_the_name_of_a_queue_that_is_shown_as_a_topic(
+    ground: Ground, client: AmqpClient
+) -> None:
+    doors, done = next(iter(ground.cluster.brokers.values())).doors, list[object]()
+    command = CreateQueue(vhost="/", name="seen", options={"kafka.topic": "shown"})
+    doors.cluster.submit(command, 10_000, done.append)
+    ground.loop.run_until(lambda: bool(done), 10_000)
+    arguments = {"x-queue-type": "stream"}
+    client.send(1, m.QueueDeclare(queue="shown", durable=True, arguments=arguments))
+    client.fails_channel(406, "shows a queue")

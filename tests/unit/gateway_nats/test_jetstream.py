@@ -349,6 +349,15 @@ def test_a_route_to_a_stream_brings_what_others_publish_and_nothing_twice(three:
     assert "Content-Type: text/plain" in base64.b64decode(found["hdrs"]).decode()
 
 
+def test_no_stream_has_the_name_of_a_queue_that_is_shown_as_a_topic(three: Ground) -> None:
+    doors, done = three.cluster.brokers["b1"].doors, list[Any]()
+    command = CreateQueue(vhost="/", name="seen", options={"kafka.topic": "SHOWN"})
+    doors.cluster.submit(command, 10_000, done.append)
+    three.loop.run_until(lambda: bool(done), PATIENCE_MS)
+    refused = Api(three).ask("STREAM.CREATE.SHOWN", name="SHOWN", subjects=["shown.>"])
+    assert "shows a queue" in refused["error"]["description"]
+
+
 def test_queues_get_what_a_stream_stores_though_nobody_listens(three: Ground) -> None:
     api = Api(three)
     stream = new_stream(api)

@@ -12,6 +12,7 @@ _STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
     (errors.UnknownTopicOrPartition, 404),
     (errors.UnknownTopicId, 404),
     (errors.TopicExists, 409),
+    (errors.TopicNameTaken, 409),
     (errors.UnknownQueue, 404),
     (errors.QueueExists, 409),
     (access.UserUnknown, 404),

@@ -43,6 +43,7 @@ from kafkaesque.model.errors import (
     InvalidTopic,
     OverBound,
     TopicExists,
+    TopicNameTaken,
 )
 from kafkaesque.model.ids import NodeId, TopicId
 
@@ -65,7 +66,7 @@ def plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) ->
             return Plan(records=[], result=_result_of(existing))
         raise TopicExists(f"topic {command.name!r} exists")
     if command.name in state.topic_views:
-        raise TopicExists(f"topic {command.name!r} exists: it shows a queue")
+        raise TopicNameTaken(f"topic {command.name!r} exists: it shows a queue")
     other = find_collision(command.name, [*state.topics, *state.topic_views])
     if other is not None:
         raise InvalidTopic(

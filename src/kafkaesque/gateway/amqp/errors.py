@@ -15,6 +15,7 @@ from kafkaesque.model.errors import (
     QueueExists,
     QueueInUse,
     RequestRefused,
+    TopicNameTaken,
     UnknownQueue,
 )
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
@@ -59,6 +60,7 @@ _CODES: Final[Sequence[tuple[tuple[type[Exception], ...], ReplyCode]]] = (
     (
         (
             *(QueueExists, InvalidConfig, ConfigError, InvalidRequest, MessageTooLarge),
+            TopicNameTaken,
             *(e.ExchangeInUse, e.InequivalentExchange, e.BadArgument, e.BadHeader),
         ),
         ReplyCode.PRECONDITION_FAILED,

@@ -55,6 +55,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.TopicShowsQueue: ErrorCode.POLICY_VIOLATION,
     errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.TopicNameTaken: ErrorCode.TOPIC_ALREADY_EXISTS,
     errors.TopicDeletionDisabled: ErrorCode.TOPIC_DELETION_DISABLED,
     errors.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
