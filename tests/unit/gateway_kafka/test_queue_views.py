@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.gateway.kafka import queue_views
 from kafkaesque.gateway.kafka.queue_views import shown_batches
+from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import (
     BatchOptions,
@@ -220,7 +222,7 @@ def fetch(cluster: LiveCluster, name: str, offset: int, **more: Any) -> Any:
     request = fetching.FetchRequest(
         replica_id=-1,
         max_wait_ms=more.pop("wait_ms", 0),
-        min_bytes=1,
+        min_bytes=more.pop("min_bytes", 1),
         max_bytes=BYTES,
         topics=[fetching.FetchTopic(topic=name, partitions=[wanted])],
         **more,
@@ -385,6 +387,52 @@ def test_a_long_log_is_read_in_pieces(cluster: LiveCluster, name: str) -> None:
     first = fetch(cluster, name, 0)
     assert 200_000 < len(first.records) < 500_000
     assert len(read_all(cluster, name)) == 800
+
+
+def test_what_was_written_for_a_reader_is_answered_at_once(
+    cluster: LiveCluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(cluster, name, b"a")
+    written: list[int] = []
+
+    def count(data: bytes, *more: Any) -> Any:
+        written.append(len(data))
+        return shown_batches(data, *more)
+
+    monkeypatch.setattr(queue_views, "shown_batches", count)
+    # Else it is written again whenever more is committed, and when the time is up.
+    answer = fetch(cluster, name, 0, wait_ms=200, min_bytes=BYTES)
+    assert b"a" in bytes(answer.records)
+    assert len(written) == 1
+
+
+def test_a_reader_of_many_gives_way_between_them(
+    cluster: LiveCluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"{name}-2"
+    assert create(cluster, other, kafka_topic=other) == 0
+    cluster.wait(lambda: _is_led(cluster, other), "it is led")
+    looks: list[Turn] = []
+
+    def is_over(turn: Turn) -> bool:
+        looks.append(turn)
+        return True
+
+    monkeypatch.setattr(Turn, "is_over", is_over)
+    asked = []
+    for each in (name, other):
+        put(cluster, each, each.encode())
+        wanted = fetching.FetchPartition(0, fetch_offset=0, partition_max_bytes=BYTES)
+        asked.append(fetching.FetchTopic(topic=each, partitions=[wanted]))
+    request = fetching.FetchRequest(
+        replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=BYTES, topics=asked
+    )
+    found = cluster.ask(request, LAST_VERSION_WITH_NAMES).responses
+    assert [each.topic.encode() in bytes(each.partitions[0].records) for each in found] == [
+        True,
+        True,
+    ]
+    assert len(looks) == 1
 
 
 def test_writing_is_refused_with_a_reason(cluster: LiveCluster, name: str) -> None:

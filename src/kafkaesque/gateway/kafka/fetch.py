@@ -100,6 +100,7 @@ class _Fetch:
         "_is_asked",
         "_is_done",
         "_is_gathering",
+        "_is_written",
         "_pending",
         "_request",
         "_results",
@@ -126,6 +127,8 @@ class _Fetch:
         self._is_done = False
         #: From `gather` until `_conclude`, which may be turns later: one at a time.
         self._is_gathering = False
+        #: Whether something of a queue was written anew, which takes the loop some 10 ms each time.
+        self._is_written = False
 
     # -- gathering
 
@@ -133,6 +136,7 @@ class _Fetch:
         """Collect from every partition, then answer or wait."""
         self._is_asked = False
         self._is_gathering = True
+        self._is_written = False
         self._unwatch()
         self._results = []
         self._bytes = 0
@@ -146,19 +150,17 @@ class _Fetch:
         if not self._call.connection.is_open:
             self._finish()
             return
-        turn = None
+        turn = Turn(self._doors.clock) if len(self._pending) > 1 else None
         while self._pending:
             wanted = self._pending.pop()
             fetched = self._read(wanted)
             if fetched is None:
                 return  # `_on_located` goes on
             self._take(wanted, fetched)
-            if len(self._pending) % PARTITIONS_PER_LOOK == 0 and self._pending:
-                if turn is None:
-                    turn = Turn(self._doors.clock)
-                elif turn.is_over():
-                    self._doors.clock.call_soon(self._go_on)
-                    return
+            is_look = self._is_written or len(self._pending) % PARTITIONS_PER_LOOK == 0
+            if turn is not None and is_look and self._pending and turn.is_over():
+                self._doors.clock.call_soon(self._go_on)
+                return
         self._is_gathering = False
         self._conclude()
 
@@ -300,6 +302,7 @@ class _Fetch:
         if is_view(partition):
             start, stable_offset = extent_of(self._doors, partition)
             high_watermark = stable_offset
+            self._is_written = self._is_written or bool(ranges)
         else:
             start, stable_offset = partition.log_start_offset, partition.last_stable_offset
             high_watermark = partition.high_watermark
@@ -327,7 +330,8 @@ class _Fetch:
 
     def _conclude(self) -> None:
         now_ms = self._doors.clock.now_ms()
-        is_urgent = any(
+        # What was written anew is answered, and not written again whenever more is committed.
+        is_urgent = self._is_written or any(
             fetched.error_code
             or fetched.diverging_epoch is not None
             or fetched.preferred_read_replica >= 0
