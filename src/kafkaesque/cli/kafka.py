@@ -50,7 +50,7 @@ _WORTH_ANOTHER_TRY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 #: A broker found no controller in time, or none that did what was asked.
 _WITHOUT_CONTROLLER = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
 _RULES_HINT = "as an administrator: kafkaesque rule explain    (who may do what)"
-_READ_ONLY_HINT = "kafkaesque queue list    (a topic that shows a queue can only be read)"
+_READ_ONLY_HINT = "kafkaesque queue list    (if it shows a queue, it can only be read)"
 _LOG_IN_HINT = "KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE"
 #: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with,
 #: and {name} its name.

@@ -272,6 +272,6 @@ def test_no_stream_has_the_name_of_a_queue_that_is_shown_as_a_topic(
     command = CreateQueue(vhost="/", name="seen", options={"kafka.topic": "shown"})
     doors.cluster.submit(command, 10_000, done.append)
     ground.loop.run_until(lambda: bool(done), 10_000)
-    arguments = {"x-queue-type": "stream"}
+    arguments: dict[str, object] = {"x-queue-type": "stream"}
     client.send(1, m.QueueDeclare(queue="shown", durable=True, arguments=arguments))
     client.fails_channel(406, "shows a queue")
