@@ -234,3 +234,35 @@ def test_only_who_asks_the_same_gets_a_wait_of_before(asked: list[r.Take]) -> No
     assert poller.empty == 1
     assert queues.take(5, broker=broker, wait_ms=HELD_MS_MIN, lock_ms=7_000) == []
     assert len(asked) == 2
+
+
+def test_who_was_refused_while_nobody_led_leaves_nobody_who_takes() -> None:
+    queues, broker = made(51)
+    others = [name for name in queues.running() if name != broker]
+    for name in others:
+        queues.kill(name)
+    queues.loop.run_for(5_000)
+    poller = Poller(queues, broker, HELD_MS_MIN)
+    for number in range(3):
+        queues.loop.run_for(HELD_MS_MIN + TIMEOUT_MS + 100)
+        assert len(poller.refused) == number + 1
+        if number < 2:
+            poller.ask()
+    for name in others:
+        queues.boot(name)
+    queues.loop.run_for(3_000)
+    assert demands(queues) == 0
+
+
+def test_a_wait_at_who_leads_no_more_is_given_to_nobody(
+    asked: list[r.Take], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues, broker = made(52)
+    poller = Poller(queues, broker)
+    poller.goes_on = False
+    queues.loop.run_for(WAIT_MS + EXTEND_MS)
+    assert (poller.empty, len(asked)) == (1, 1)
+    monkeypatch.setattr(QueueCalls, "leads", lambda *_: False)
+    poller.ask()
+    queues.loop.run_for(EXTEND_MS)
+    assert len(asked) == 2

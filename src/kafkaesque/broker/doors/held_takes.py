@@ -143,7 +143,7 @@ class HeldTakes:
         late_ms = now_ms + timeout_ms
         wait.timer = self._clock.call_later(wait_ms, partial(self._on_time, wait, late_ms))
         if is_new:
-            self._ask(wait)
+            self._ask(wait, timeout_ms)
         else:
             self._extend(wait)
 
@@ -157,19 +157,21 @@ class HeldTakes:
         state, known = self._metadata.state, wait.known
         is_known = known is not None and known[0] is state and known[1] == state.version
         # One that is not taken is in nobody's hands now: it ends at the leader.
-        return wait if is_known and until_ms < wait.stays_until_ms else None
+        may_stay = is_known and until_ms < wait.stays_until_ms
+        return wait if may_stay and self._is_at_leader(wait) else None
 
     # -- at the leader
 
-    def _ask(self, wait: _Wait) -> None:
+    def _ask(self, wait: _Wait, timeout_ms: int) -> None:
+        """Bring a wait to the leader; where there is none, for no longer than its client waits."""
+
         def on_asked(leader: NodeId) -> None:
             wait.leader, wait.asked_ms = leader, self._clock.now_ms()
 
         wait_ms = wait.end_ms - self._clock.now_ms()
         take = replace(wait.take, wait_ms=wait_ms, wait_name=wait.name)
-        timeout_ms = STAY_MS_MAX + TIMEOUT_MS
-        on_done = partial(self._on_done, wait)
-        self._calls.ask(take, q.TakenMessages, timeout_ms, on_done, on_asked)
+        on_done, answer_ms = partial(self._on_done, wait), STAY_MS_MAX + TIMEOUT_MS
+        self._calls.ask(take, q.TakenMessages, timeout_ms, on_done, on_asked, answer_ms)
 
     def _extend(self, wait: _Wait) -> None:
         self._extended.append(wait)
@@ -228,7 +230,7 @@ class HeldTakes:
         on_taken, now_ms = wait.on_taken, self._clock.now_ms()
         if on_taken is None:
             return
-        if self._is_at_leader(wait, now_ms):
+        if self._is_at_leader(wait):
             wait.on_taken = wait.timer = None
             self._spare.setdefault(wait.kind, []).append(wait)
             on_taken(q.TakenMessages([]))
@@ -236,9 +238,9 @@ class HeldTakes:
             left_ms = max(0, late_ms - now_ms)
             wait.timer = self._clock.call_later(left_ms, partial(self._refuse, wait))
 
-    def _is_at_leader(self, wait: _Wait, now_ms: int) -> bool:
+    def _is_at_leader(self, wait: _Wait) -> bool:
         """Tell whether the leader of now has the wait."""
-        if wait.leader is None or now_ms < wait.asked_ms + REACHED_MS:
+        if wait.leader is None or self._clock.now_ms() < wait.asked_ms + REACHED_MS:
             return False
         return self._calls.leads(wait.leader, TopicId(wait.kind.log_id))
 

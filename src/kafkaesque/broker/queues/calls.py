@@ -65,10 +65,12 @@ class QueueCalls:
         timeout_ms: int,
         on_done: OnOutcome[ResultT],
         on_asked: Callable[[NodeId], None] | None = None,
+        answer_ms: int | None = None,
     ) -> None:
         """Ask the leader, and again while there is none; `on_done` may be called at once.
 
-        `on_asked` is told who is asked, each time.
+        `on_asked` is told who is asked, each time. With `answer_ms`, who is asked in time may take
+        so long to answer, else until time is up.
 
         `RequestTimedOut` says of messages to be put or taken that it may have been done. Whatever
         else is asked is asked again then, until there is an answer or time is up.
@@ -82,7 +84,8 @@ class QueueCalls:
                 self._hosts.serve_here(request, result_type, on_outcome)
             else:
                 settle = _settled(on_outcome, is_once=isinstance(request, _ONCE))
-                self._caller.ask(leader, request, result_type, left_ms, settle)
+                allowed_ms = left_ms if answer_ms is None else answer_ms
+                self._caller.ask(leader, request, result_type, allowed_ms, settle)
 
         def too_late(last: RequestRefused | None) -> RequestRefused:
             if isinstance(request, (*_ONCE, MoveMessages)) or last is None:
