@@ -266,3 +266,14 @@ def test_a_wait_at_who_leads_no_more_is_given_to_nobody(
     poller.ask()
     queues.loop.run_for(EXTEND_MS)
     assert len(asked) == 2
+
+
+@NEAR
+def test_who_asks_again_wants_messages(is_at_leader: bool) -> None:
+    queues, broker = made(53, is_at_leader)
+    poller = Poller(queues, broker)
+    queues.loop.run_for(4 * WAIT_MS + 1_000)
+    poller.goes_on = False
+    queues.loop.run_for(WAIT_MS + LINGER_MS)
+    assert demands(queues) == 0
+    assert queues.counts().unwanted_ms < 2 * WAIT_MS

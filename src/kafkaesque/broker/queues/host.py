@@ -232,6 +232,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
     def extend_wait(self, name: ConsumerName, wait_ms: int) -> None:
         """Let somebody who waits for messages wait so long from now, if this broker leads."""
         self.queue.extend_wait(name, min(wait_ms, WAIT_MS_MAX + LINGER_MS), self._instant())
+        self.on_wanted()
 
     def way_out(self) -> WayOut | None:
         """Return what changes messages as they are handed out; None: nothing."""
