@@ -422,3 +422,18 @@ def test_what_all_consumers_are_done_with_is_gone(three: Ground, retention: str)
     api.ack(tokens[0])
     state = api.ask(f"STREAM.INFO.{stream}")["state"]
     assert (state["messages"], state["first_seq"], state["last_seq"]) == (1, 3, 3)
+
+
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_what_came_after_a_pull_was_over_is_delivered_for_the_first_time(
+    three: Ground, broker: int
+) -> None:
+    api = Api(three, broker)
+    stream = new_stream(api)
+    consumer = new_consumer(api, stream)
+    api.pull(stream, consumer, batch=1, expires=6_000_000_000)
+    assert api.status() == "NATS/1.0 408 Request Timeout"
+    api.publish(f"{stream}.a", b"x")
+    three.wait(500)
+    api.pull(stream, consumer, batch=1, expires=1_000_000_000)
+    assert api.client.message()[2].startswith(f"$JS.ACK.{stream}.{consumer}.1.1.")

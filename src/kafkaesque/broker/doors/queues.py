@@ -239,9 +239,16 @@ class Queues:
         result_type: type[ResultT],
         timeout_ms: int,
         on_done: Callable[[ResultT | RequestRefused], None],
+        *,
+        may_stay: bool = True,
     ) -> None:
-        """Ask the leader of one partition of a queue; see `queue_requests` for what there is."""
-        if isinstance(request, TakeMessages) and self._held.may_hold(request):
+        """Ask the leader of one partition of a queue; see `queue_requests` for what there is.
+
+        A long wait for messages may stay at the leader after its end (`held_takes`). What comes
+        then is given back as not attempted, but counts as given out: whoever tells clients the
+        number of an attempt says no to `may_stay`.
+        """
+        if may_stay and isinstance(request, TakeMessages) and self._held.may_hold(request):
             self._hold(request, result_type, timeout_ms, on_done)
         else:
             self._calls.ask(request, result_type, timeout_ms, on_done)

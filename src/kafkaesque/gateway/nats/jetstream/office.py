@@ -166,7 +166,8 @@ class Office:
         timeout_ms: int = TIMEOUT_MS,
     ) -> None:
         """Ask the leader of a consumer's queue."""
-        self.doors.queues.ask(request, result_type, timeout_ms, on_done)
+        # Clients are told which attempt a delivery is, and the time that they have goes by it.
+        self.doors.queues.ask(request, result_type, timeout_ms, on_done, may_stay=False)
 
     def when(self, is_so: Callable[[], bool], then: Callable[[bool], None]) -> None:
         """Call once this broker has heard of something that is done, or after a while."""
