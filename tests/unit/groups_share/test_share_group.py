@@ -143,6 +143,16 @@ def test_members_do_not_wait_where_nobody_has_anything_yet() -> None:
     assert given.assignment == of_a(1)
 
 
+def test_members_do_not_wait_where_all_that_had_anything_are_gone() -> None:
+    group = ShareGroup("g")
+    beat(group, "m1", JOINS, "a", interval_ms=INTERVAL_MS)
+    second = beat(group, "m2", JOINS, "a", now_ms=100, interval_ms=INTERVAL_MS)
+    assert second.assignment == frozenset()
+    beat(group, "m1", LEAVES, now_ms=200, interval_ms=INTERVAL_MS)
+    given = beat(group, "m2", second.member_epoch, now_ms=300, interval_ms=INTERVAL_MS)
+    assert (given.assignment, given.again_ms) == (of_a(0, 1), None)
+
+
 def test_a_topic_that_grows_is_assigned_anew() -> None:
     group = ShareGroup("g")
     joined = beat(group, "m1", JOINS, "a", there=topics(a=0))

@@ -68,7 +68,7 @@ class ShareMember:
 
 @dataclass(slots=True)
 class ShareGroup:
-    """One group; `epoch` rises with each change of members, of what they want, or of topics."""
+    """One group; `epoch` rises with each assignment."""
 
     group_id: str
     epoch: int = 0
@@ -77,8 +77,8 @@ class ShareGroup:
     topics: dict[str, tuple[TopicId, int]] = field(default_factory=dict)
     #: Members have changed since the last assignment.
     is_stale: bool = False
-    #: When the last assignment gave anybody anything; None: never.
-    assigned_ms: int | None = None
+    #: When the last assignment was made.
+    assigned_ms: int = 0
 
     @property
     def state(self) -> str:
@@ -157,7 +157,9 @@ class ShareGroup:
 
     def _wait_ms(self, now_ms: int, interval_ms: int) -> int:
         """Return for how long members that have changed wait for the next assignment."""
-        return 0 if self.assigned_ms is None else max(0, self.assigned_ms + interval_ms - now_ms)
+        if not any(each.assignment for each in self.members.values()):
+            return 0  # it takes nothing from anybody
+        return max(0, self.assigned_ms + interval_ms - now_ms)
 
     def _assign(self, topics: Topics, now_ms: int, interval_ms: int) -> None:
         """Assign anew if anything has changed, and it is not to wait."""
@@ -168,8 +170,6 @@ class ShareGroup:
         self.topics, self.is_stale = wanted, False
         self.epoch += 1
         subscriptions = {each: member.topic_names for each, member in self.members.items()}
-        found = assign(subscriptions, wanted)
-        for each, partitions in found.items():
+        for each, partitions in assign(subscriptions, wanted).items():
             self.members[each].assignment = partitions
-        # Where nobody has got anything, the next one takes nothing from anybody.
-        self.assigned_ms = now_ms if any(found.values()) else None
+        self.assigned_ms = now_ms
