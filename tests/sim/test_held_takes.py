@@ -277,3 +277,13 @@ def test_who_asks_again_wants_messages(is_at_leader: bool) -> None:
     queues.loop.run_for(WAIT_MS + LINGER_MS)
     assert demands(queues) == 0
     assert queues.counts().unwanted_ms < 2 * WAIT_MS
+
+
+def test_what_would_be_locked_without_end_is_not_given_to_a_wait_without_a_client(
+    asked: list[r.Take],
+) -> None:
+    queues, broker = made(54)
+    queues.take(broker=broker, wait_ms=HELD_MS_MIN, lock_ms=0)
+    assert [each.name for each in asked] == [None]
+    queues.loop.run_for(500)
+    assert demands(queues) == 0

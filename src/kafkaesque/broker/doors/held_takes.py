@@ -122,6 +122,8 @@ class HeldTakes:
         """Tell whether a take is held: nobody's in particular, which waits long at one log."""
         if take.wait_ms < HELD_MS_MIN or take.consumer is not None:
             return False
+        if take.lock_ms == 0:
+            return False  # what a spare wait is given and cannot give back would be locked for ever
         queue = self._metadata.state.queues_by_log.get(TopicId(take.log_id))
         return queue is not None and len(queue.partitions) == 1
 
