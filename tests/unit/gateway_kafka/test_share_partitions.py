@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.gateway.kafka.share_acknowledging import Acknowledge, acknowledge
 from kafkaesque.gateway.kafka.share_partitions import SharePartition
 from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.model.ids import TopicId
@@ -94,6 +95,22 @@ def test_a_cursor_is_not_attached_before_what_is_being_acknowledged_is_settled()
     partition.settling = 0
     partition.ask(10, 1_000, 100)
     assert isinstance(cursor.asked[-1], q.AttachConsumer)
+
+
+def test_who_waits_is_woken_when_a_cursor_can_be_attached() -> None:
+    cursor = Cursor()
+    woken: list[int] = []
+    partition = partition_with_two_records(cursor)
+    partition.ask(10, 1_000, 100)
+    cursor.answer(RequestTimedOut("it may or may not be done"))
+    partition._on_records = lambda: woken.append(partition.settling)
+    settings = cast(Any, SimpleNamespace(lock_ms=1_000))
+    acknowledge(
+        partition._doors, partition, {0: Acknowledge.ACCEPT}, settings, lambda _: woken.append(-1)
+    )
+    assert woken == []
+    cursor.answer(q.ClaimsResult([]))
+    assert woken == [0, -1]
 
 
 def test_what_has_waited_for_a_part_of_its_lock_is_taken_anew() -> None:

@@ -89,7 +89,7 @@ def acknowledge(
         elif outcome is not None and outcome.stale and code is ErrorCode.NONE:
             code = ErrorCode.INVALID_RECORD_STATE
         if not left:
-            partition.settling -= 1
+            partition.on_settled()
             on_done(code)
 
     for request in requests:

@@ -159,6 +159,12 @@ class SharePartition:
         self.acquired.update((each.offset, each.attempt) for each in given)
         return given
 
+    def on_settled(self) -> None:
+        """Acknowledgements are done: a fetch that could not ask before, see `ask`, can now."""
+        self.settling -= 1
+        if not self.settling and not self._is_attached and not self._is_closed:
+            self._on_records()
+
     def give_back_old(self, lock_ms: int) -> None:
         """Give back what would be handed out with little left of its lock, if it has waited."""
         if self._doors.clock.now_ms() - self._ready_ms > lock_ms // WAITED_PART:
