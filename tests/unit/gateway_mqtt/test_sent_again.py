@@ -6,6 +6,7 @@ import pytest
 
 from kafkaesque.gateway.mqtt.sent_as import SentAs
 from kafkaesque.protocols.mqtt import packets as p
+from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
 from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
 from tests.unit.gateway_mqtt.test_quality_2 import is_empty, left
@@ -67,6 +68,21 @@ def test_retained_messages_are_kept_though_their_client_leaves_at_once(three: Gr
     assert numbers == {str(each) for each in range(1, 300, 2)} | {"big", "large"}
     assert back.is_silent(200)
     is_empty(three, me)
+
+
+def test_a_session_ends_while_retained_messages_are_put_into_it() -> None:
+    ground, root = Ground(seed=8), new_name("root")
+    publisher = ground.client(new_name())
+    for number in range(3):
+        publisher.publish(f"{root}/{number}", b"x" * 1_000_000, 1, retain=True)
+    client = ground.session(new_name())
+    wanted = p.Subscription(topic_filter=f"{root}/#", qos=1)
+    client.send(p.Subscribe(packet_id=1, subscriptions=(wanted,)))
+    client.expect(p.Suback)
+    client.send(p.Disconnect(properties=Properties(session_expiry_interval_s=0)))
+    ground.wait(1_000)
+    # The broker is there.
+    publisher.publish(root, b"x")
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])

@@ -143,8 +143,11 @@ class RetainedFeed:
         put(session.queue.topic_id, messages, PUT_TIMEOUT_MS, on_put)
 
     def _next_to_keep(self, session: Session) -> Sequence[NewMessage]:
-        match = self._wanted[0].match
         found: list[NewMessage] = []
+        if not self._to_keep:
+            # It may have given up: nothing is wanted any more.
+            return found
+        match = self._wanted[0].match
         size = 0
         while self._to_keep and size <= PUT_BYTES_MAX:
             message = self._to_keep.pop(0)
