@@ -95,9 +95,20 @@ def test_numbers_that_fit_into_nothing(ground: Ground, number: int) -> None:
     api.client.flush()
 
 
-@pytest.mark.parametrize("delay", [str(HUGE), f'{{"delay":{HUGE}}}', f'{{"delay":-{HUGE}}}'])
-def test_a_delay_that_fits_into_nothing(ground: Ground, delay: str) -> None:
-    api = Api(ground)
+@pytest.fixture(scope="module")
+def three() -> Ground:
+    return Ground(seed=3, brokers=3)
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [str(HUGE), f'{{"delay":{HUGE}}}', f'{{"delay":-{HUGE}}}', "9" * 18 + "h", "2562047h"],
+)
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_a_delay_that_fits_into_nothing(three: Ground, delay: str, broker: int) -> None:
+    """Neither into the queue's log nor into a request to its leader, wherever that is."""
+    ground = three
+    api = Api(ground, broker)
     stream = new_stream(api)
     api.publish(f"{stream}.a", b"x")
     config = {"durable_name": "c", "ack_policy": "explicit"}

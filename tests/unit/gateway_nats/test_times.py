@@ -15,6 +15,7 @@ from kafkaesque.gateway.nats.jetstream.times import read_duration, write_duratio
         ("0s", 0),
         ("5ns", 5),
         ("1.5ms", 1_500_000),
+        ("8.549s", 8_549_000_000),
         ("1s", 10**9),
         ("1m30s", 90 * 10**9),
         ("2h0m1.25s", 7_201_250_000_000),
@@ -26,7 +27,9 @@ def test_durations(text: str, ns: int) -> None:
         assert write_duration(ns) == text
 
 
-@pytest.mark.parametrize("text", ["", "1", "s", "1s ", "-1s", "1d", "1s1", "1.s", "\u00b2s"])
+@pytest.mark.parametrize(
+    "text", ["", "1", "s", "1s ", "-1s", "1d", "1s1", "1.s", "\u00b2s", "2562048h"]
+)
 def test_what_is_no_duration(text: str) -> None:
     assert read_duration(text) is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
 _NS: Final = {
@@ -18,6 +19,8 @@ _NS: Final = {
 }
 _PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 _DURATION_CHARACTERS_MAX: Final = 100
+#: Go has durations in 64 bits, as requests between brokers have.
+_DURATION_NS_MAX: Final = 2**63 - 1
 
 
 def read_time(text: str) -> int:
@@ -33,11 +36,12 @@ def read_time(text: str) -> int:
 
 
 def read_duration(text: str) -> int | None:
-    """Return a duration as Go writes it ("1m30s") in nanoseconds; None: it is none."""
+    """Return a duration as Go writes it ("1m30s") in nanoseconds; None: it is none, or too long."""
     parts = _PART.findall(text[:_DURATION_CHARACTERS_MAX])
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
-    return sum(int(float(number) * _NS[unit]) for number, unit in parts)
+    ns = sum(int(Decimal(number) * _NS[unit]) for number, unit in parts)
+    return ns if ns <= _DURATION_NS_MAX else None
 
 
 def write_duration(ns: int) -> str:
