@@ -7,12 +7,12 @@ They are kept as the clients' own JSON, as an option of the topic (`nats.stream`
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.filter_sets import overlapping
 from kafkaesque.gateway.nats.jetstream.sources import StreamSource
 from kafkaesque.protocols.nats.subjects import is_subject
 from kafkaesque.routing.errors import BadName
@@ -268,19 +268,6 @@ def overlap(first: str, second: str) -> bool:
             return False
     # Of different lengths only a `>` in what both have could have matched both.
     return len(ours) == len(theirs)
-
-
-def overlapping(filters: Sequence[str]) -> bool:
-    """Tell whether some subject fits two of these filters."""
-    names = {each for each in filters if "*" not in each and ">" not in each}
-    wild = [each for each in filters if each not in names]
-    if len(names) + len(wild) < len(filters):
-        return True
-    return any(
-        overlap(each, other)
-        for number, each in enumerate(wild)
-        for other in (*names, *wild[number + 1 :])
-    )
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

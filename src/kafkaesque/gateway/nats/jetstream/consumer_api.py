@@ -20,7 +20,6 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     ConsumerConfig,
     CreateConsumer,
     is_name,
-    overlap,
     read_config,
     write_config,
 )
@@ -33,6 +32,7 @@ from kafkaesque.gateway.nats.jetstream.consumers import (
 )
 from kafkaesque.gateway.nats.jetstream.delivering import Delivering
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.filter_sets import FilterSet
 from kafkaesque.gateway.nats.jetstream.office import (
     Entitled,
     NobodyListens,
@@ -92,8 +92,9 @@ class ConsumerApi:
         config = _completed(wanted.config, name, self._office)
         check_consumer(config, stream.config)
         # Which subjects come from origins, nobody knows.
+        stored = FilterSet(stream.config.filters)
         for each in () if stream.config.has_origins else config.filters:
-            if not any(overlap(each, mine) for mine in stream.config.filters):
+            if not stored.count_meeting(each):
                 what = "consumer filter subject is not a valid subset of the interest subjects"
                 raise ApiError(ApiCode.CONSUMER_CONFIG, what)
         resource = queue_resource(queue_name(stream.name, config.name or ""))

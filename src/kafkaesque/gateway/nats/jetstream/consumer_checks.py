@@ -12,9 +12,9 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     check_one_of,
     is_filter,
     overlap,
-    overlapping,
 )
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.filter_sets import overlapping
 from kafkaesque.protocols.nats.subjects import is_literal
 
 BACKOFF_STEPS_MAX: Final = 100

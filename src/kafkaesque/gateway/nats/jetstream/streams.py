@@ -12,6 +12,7 @@ from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.options.nats import STREAM
 from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, StreamConfig, overlap, read_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
+from kafkaesque.gateway.nats.jetstream.filter_sets import FilterSet
 from kafkaesque.gateway.nats.jetstream.stream_log import StreamLog
 from kafkaesque.gateway.nats.jetstream.view import Bounds
 from kafkaesque.model.ids import TopicId
@@ -151,12 +152,12 @@ class Streams:
         Raises:
             ApiError: one does.
         """
+        wanted = FilterSet(config.filters)
         for stream in self.all():
             if stream.name == config.name:
                 continue
-            for mine in config.filters:
-                if any(overlap(mine, theirs) for theirs in stream.config.filters):
-                    raise ApiError(ApiCode.SUBJECTS_OVERLAP)
+            if any(wanted.count_meeting(each) for each in stream.config.filters):
+                raise ApiError(ApiCode.SUBJECTS_OVERLAP)
 
 
 def bounds_of(config: StreamConfig) -> Bounds:
