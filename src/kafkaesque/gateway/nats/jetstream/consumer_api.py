@@ -412,7 +412,9 @@ class ConsumerApi:
         if wanted is None:
             return
         waiting = self._waiting.setdefault(consumer.log_id, set())
-        if sum(each.is_open for each in waiting) >= consumer.config.waiting_max:
+        most = consumer.config.waiting_max
+        # Rules are asked for each that waits, so only if there are as many at all.
+        if len(waiting) >= most and sum(each.is_open for each in waiting) >= most:
             self._say(request, 409, "Exceeded MaxWaiting")
             return
 
