@@ -419,9 +419,9 @@ class Subscribing(Receiver):
 
         def on_noted(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                # As if nobody had asked.
+                # As if nobody had asked. UNSUBACK cannot say that there is too much of anything.
                 self._link.subscriptions.put(subscribed)
-                self._refuse(refusal, on_changed)
+                self._refuse(refusal, lambda _: on_changed(_R.UNSPECIFIED_ERROR))
             elif self._link.is_over:
                 on_changed(_R.UNSPECIFIED_ERROR)
             else:
