@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kafkaesque.gateway.mqtt.journal import Journal
 from kafkaesque.gateway.mqtt.sent_as import SentAs
+from kafkaesque.model.errors import OverBound
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
@@ -139,6 +143,33 @@ def test_what_was_sent_keeps_its_quality(three: Ground, again: str) -> None:
     comes_again(back, second)
     back.acknowledge(first)
     back.acknowledge(second)
+    is_empty(three, me)
+
+
+def test_filters_of_one_packet_wait_for_a_note_that_is_about_both(
+    three: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me, root = new_name(), new_name("root")
+    client = three.session(me)
+    client.subscribe(f"{root}/+", f"{root}/a", qos=1)
+    three.client(new_name(), 2).publish(f"{root}/a", b"x", 2)
+    first = client.message(acknowledge=False)
+    put = Journal._put
+
+    def refuse(journal: Journal, kind: str, *more: Any) -> None:
+        if kind == "sent":
+            journal._link.shared.clock.call_later(50, lambda: more[-1](OverBound("full")))
+        else:
+            put(journal, kind, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_put", refuse)
+        assert all(each.is_error for each in client.unsubscribe(f"{root}/+", f"{root}/a"))
+    assert client.unsubscribe(f"{root}/+", f"{root}/a") == (R.SUCCESS, R.SUCCESS)
+    client.vanish()
+    back = three.session(me, 3)
+    comes_again(back, first)
+    back.acknowledge(first)
     is_empty(three, me)
 
 

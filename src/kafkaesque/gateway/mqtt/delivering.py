@@ -317,8 +317,11 @@ class Delivering:
     def keep_as_sent(self, subscribed: Subscribed, on_done: OnDone) -> None:
         """Before a subscription changes: what is under way is sent again as it was sent."""
         matches = subscribed.name_filter.matches
-        sent = [each for each in self._of_session() if matches(levels_of_key(each.key))]
-        self._journal.keep_as_sent(sent, on_done)
+
+        def find() -> list[Sent]:
+            return [each for each in self._of_session() if matches(levels_of_key(each.key))]
+
+        self._journal.keep_as_sent(find, on_done)
 
     def _of_session(self) -> Iterator[Sent]:
         """Yield what the client has, or is about to get, of its session's queue."""

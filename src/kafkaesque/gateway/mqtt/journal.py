@@ -44,6 +44,8 @@ _RETAINED: Final = "retained"
 _NUMBERS_MIN: Final = {_STAGED: 1, _RELEASED: 2, _SENT: 0, _RETAINED: 1}
 
 OnDone = Callable[[RequestRefused | None], None]
+#: Returns messages that are under way.
+FindSent = Callable[[], Sequence[Sent]]
 
 
 class Staged(NamedTuple):
@@ -78,6 +80,7 @@ class Journal:
     """Of one connection; it does nothing for sessions that are not kept."""
 
     __slots__ = (
+        "_is_noting",
         "_link",
         "_on_recovered",
         "_on_released",
@@ -86,6 +89,7 @@ class Journal:
         "_sent",
         "_staged",
         "_staged_waiters",
+        "_to_note",
         "_unseen",
         "is_recovered",
     )
@@ -106,6 +110,9 @@ class Journal:
         self._staged_waiters: Final[dict[int, Callable[[Staged], None]]] = {}
         self._releases: Final[dict[int, _Release]] = {}
         self._sent: Final = SentAs(self._find)
+        #: What is to be noted behind the note that is on its way: one packet's filters at most.
+        self._to_note: list[tuple[FindSent, OnDone]] = []
+        self._is_noting = False
         #: Offsets of notes that are committed and have not come back; and of those that came back
         #: before it was known that they are committed.
         self._unseen: Final[set[int]] = set()
@@ -302,19 +309,34 @@ class Journal:
             return Match(qos, True, tuple(identifiers))
         return match
 
-    def keep_as_sent(self, sent: Sequence[Sent], on_done: OnDone) -> None:
-        """Have messages under way be sent again as they were sent; `on_done` at the commit."""
-        numbers = self._sent.add(sent)
-        if not numbers:
-            on_done(None)
-            return
+    def keep_as_sent(self, find: FindSent, on_done: OnDone) -> None:
+        """Have messages under way be sent again as they were sent; `on_done` at the commit.
 
-        def on_put(refusal: RequestRefused | None) -> None:
+        What comes behind a note that is on its way waits for it: it may be about the same messages.
+        """
+        self._to_note.append((find, on_done))
+        if not self._is_noting:
+            self._note_sent()
+
+    def _note_sent(self) -> None:
+        due, self._to_note = self._to_note, []
+        sent = {each.taken.offset: each for find, _ in due for each in find()}
+        numbers = self._sent.add(list(sent.values()))
+        self._is_noting = True
+
+        def on_noted(refusal: RequestRefused | None) -> None:
             if refusal is not None:
                 self._sent.remove(numbers)
-            on_done(refusal)
+            self._is_noting = False
+            for _, on_done in due:
+                on_done(refusal)
+            if self._to_note and not self._is_noting:
+                self._note_sent()
 
-        self._put(_SENT, numbers, NewMessage(b""), on_put)
+        if numbers:
+            self._put(_SENT, numbers, NewMessage(b""), on_noted)
+        else:
+            on_noted(None)
 
     def forget(self, offset: int) -> None:
         """The client is done with a message."""
