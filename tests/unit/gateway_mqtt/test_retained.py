@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.gateway.mqtt import retained_feed
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.packets import Version
 from kafkaesque.protocols.mqtt.properties import Properties
@@ -48,6 +49,27 @@ def test_an_empty_message_clears_the_name_and_is_delivered(ground: Ground) -> No
     later = ground.client(new_name())
     later.subscribe(topic)
     assert later.is_silent(200)
+
+
+def test_who_subscribes_again_and_again_and_answers_nothing(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits to be sent has a bound, and the last of each filter is sent."""
+    monkeypatch.setattr(retained_feed, "SUBSCRIPTIONS_MAX", 2)
+    first, second = new_name("rooms/"), new_name("rooms/")
+    publisher = ground.client(new_name())
+    for topic in (first, second):
+        publisher.publish(topic, b"x", retain=True)
+    client = ground.client(new_name(), properties=Properties(receive_maximum=1))
+    for number in range(20):
+        client.subscribe(first, qos=1, identifier=number + 1)
+    client.subscribe(second, qos=1)
+    found = []
+    while not client.is_silent(100):
+        found.append(client.message())
+    assert len(found) <= 6
+    assert [each.topic for each in found[-2:]] == [first, second]
+    assert found[-2].properties.subscription_identifiers == (20,)
 
 
 @pytest.mark.parametrize(("handling", "first", "again"), [(0, 1, 1), (1, 1, 0), (2, 0, 0)])

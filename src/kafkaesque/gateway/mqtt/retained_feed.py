@@ -18,7 +18,7 @@ from kafkaesque.gateway.mqtt.messages import publication_of
 from kafkaesque.gateway.mqtt.names import topic_of
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.sessions import Session
-from kafkaesque.gateway.mqtt.subscriptions import Subscribed
+from kafkaesque.gateway.mqtt.subscriptions import SUBSCRIPTIONS_MAX, Subscribed
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.names import NameKey
@@ -46,7 +46,7 @@ class RetainedFeed:
         """`on_news` is called when there is more to `take`."""
         self._link: Final = link
         self._on_news: Final = on_news
-        #: Subscriptions whose messages are not all sent; no more than a client can have.
+        #: Subscriptions whose messages are not all sent: at most twice what a client can have.
         self._wanted: Final[list[Subscribed]] = []
         #: Of the first one: what was found, and where to look for more.
         self._page: Final[list[LiveMessage]] = []
@@ -60,8 +60,16 @@ class RetainedFeed:
     def add(self, subscribed: Subscribed) -> None:
         """Find what is retained for one more subscription."""
         self._wanted.append(subscribed)
+        if len(self._wanted) > 2 * SUBSCRIPTIONS_MAX:
+            self._drop_old()
         if len(self._wanted) == 1:
             self._ask()
+
+    def _drop_old(self) -> None:
+        """Forget what has not begun and has ended, or is asked for once more behind it."""
+        has = self._link.subscriptions.get
+        last = {each.options.topic_filter: each for each in self._wanted[1:]}
+        self._wanted[1:] = [each for name, each in last.items() if has(name) is not None]
 
     @property
     def first(self) -> tuple[LiveMessage, Subscribed] | None:
