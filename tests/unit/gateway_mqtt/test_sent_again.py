@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -171,6 +172,41 @@ def test_filters_of_one_packet_wait_for_a_note_that_is_about_both(
     comes_again(back, first)
     back.acknowledge(first)
     is_empty(three, me)
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_what_cannot_be_noted_leaves_the_subscription_as_it_was(
+    three: Ground, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    me, topic = new_name(), new_name("rooms/")
+    client, publisher = three.session(me), three.client(new_name(), 2)
+    if not is_new:
+        client.subscribe(topic, qos=0, identifier=1)
+    keep, calls = Journal.keep_as_sent, itertools.count()
+
+    def keep_once(journal: Journal, find: Any, on_done: Any) -> None:
+        if next(calls):
+            on_done(OverBound("full"))
+        else:
+            keep(journal, find, on_done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "keep_as_sent", keep_once)
+        assert client.subscribe(topic, qos=2, identifier=2) == (R.QUOTA_EXCEEDED,)
+    client.vanish()
+    client = three.session(me)
+    publisher.publish(topic, b"x", 2)
+    if is_new:
+        assert client.is_silent(200)
+    else:
+        assert seen(client.message())[3:] == (0, False, (1,))
+        # No binding is left of the one that was refused.
+        assert client.unsubscribe(topic) == (R.SUCCESS,)
+    client.vanish()
+    client = three.session(me)
+    publisher.publish(topic, b"x", 2)
+    assert client.is_silent(200)
+    assert client.unsubscribe(topic) == (R.NO_SUBSCRIPTION_EXISTED,)
 
 
 def test_a_note_ends_though_its_messages_are_gone(

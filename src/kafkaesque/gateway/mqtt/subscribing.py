@@ -309,7 +309,11 @@ class Subscribing(Receiver):
 
         def on_noted_again(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                self._refuse(refusal, on_changed)
+                # As if nobody had asked.
+                link.subscriptions.remove(subscribed.options.topic_filter)
+                if before is not None:
+                    link.subscriptions.put(before)
+                self._unbind(session, subscribed, lambda _: self._refuse(refusal, on_changed))
             elif before is not None:
                 self._unbind(session, before, lambda _: on_changed(granted))
             else:
