@@ -137,3 +137,12 @@ def test_headers_with_half_an_end_of_a_line_are_told_and_copied(ground: Ground) 
         _, _, _, headers, payload = api.client.message()
         assert headers.startswith(raw.removesuffix(b"\r\n")), headers
         assert payload == b"1"
+
+
+def test_a_start_that_is_no_time_makes_no_consumer(ground: Ground) -> None:
+    api = Api(ground)
+    stream = new_stream(api)
+    config = {"durable_name": "c", "ack_policy": "explicit", "deliver_policy": "by_start_time"}
+    wanted = {"stream_name": stream, "config": {**config, "opt_start_time": "soon"}}
+    assert api.ask(f"CONSUMER.CREATE.{stream}.c", **wanted)["error"]["code"] == 400
+    assert api.ask(f"CONSUMER.INFO.{stream}.c")["error"]["err_code"] == 10014

@@ -15,6 +15,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
 )
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.filter_sets import overlapping
+from kafkaesque.gateway.nats.jetstream.starting import time_of
 from kafkaesque.protocols.nats.subjects import is_literal
 
 BACKOFF_STEPS_MAX: Final = 100
@@ -59,6 +60,9 @@ def _check_start(config: ConsumerConfig) -> None:
         if is_wanted != is_said:
             what = f"consumer delivery policy is {policy}, but {name} is "
             raise ApiError(ApiCode.DELIVER_POLICY, what + ("not set" if is_wanted else "set"))
+    if time:
+        # Whoever begins would find out when the consumer is there.
+        time_of(time)
 
 
 def _check_filters(config: ConsumerConfig) -> None:
