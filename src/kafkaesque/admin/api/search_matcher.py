@@ -141,14 +141,14 @@ def _encoded(
     columns: RecordColumns, data: bytes, rows: range, wanted: AvroPath, decoder: Decoder
 ) -> Iterator[int]:
     """Return the rows that may fit and whose values may be no JSON as it was written."""
-    starts, counts = columns.value_starts, columns.header_counts
+    starts, ends, counts = columns.value_starts, columns.header_starts, columns.header_counts
     if _HEADER in data:
         yield from (row for row in rows if counts[row] or data[starts[row]] in ENCODED_FIRST)
         return
     for row in rows:
         start = starts[row]
         first = data[start]
-        if first in ENCODED_FIRST and (first or wanted.may_fit(data, start, decoder)):
+        if first in ENCODED_FIRST and (first or wanted.may_fit(data[start : ends[row]], decoder)):
             yield row
 
 

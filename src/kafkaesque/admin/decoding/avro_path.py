@@ -4,7 +4,8 @@ Theory of operation. A schema and a path are compiled to a chain of functions: e
 fields before the next name, by their types, and the last one compares. What follows is not looked
 at, and nothing is checked: "it may be there" is right of any value, and whoever hears that decodes
 it. So all that is rare or costs too much is said to be there, and "it is not" is right wherever a
-value can be decoded at all.
+value can be decoded at all. Values and schemas come from whoever may write them: a value takes time
+as its bytes do, and a schema as its types times the names of the path.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkaesque.admin.decoding.bounds import UndecodableError
+from kafkaesque.admin.decoding.bounds import VALUE_BYTES_MAX, UndecodableError
 from kafkaesque.admin.decoding.decoder import ID_BYTES, Decoder
 
 #: A schema's JSON, as fastavro has parsed it.
@@ -44,13 +45,11 @@ class AvroPath:
         #: By schema id, as it is written.
         self._tests: Final[dict[bytes, _Test]] = {}
 
-    def may_fit(self, data: bytes, at: int, decoder: Decoder) -> bool:
-        """Tell whether a value that begins there may have it; one that is not in Avro may.
-
-        More may follow the value.
-        """
-        body_at = at + ID_BYTES
-        written_id = data[at + 1 : body_at]
+    def may_fit(self, value: bytes, decoder: Decoder) -> bool:
+        """Tell whether a value may have it; one that is not in Avro may."""
+        if len(value) > VALUE_BYTES_MAX:
+            return True
+        written_id = value[1:ID_BYTES]
         test = self._tests.get(written_id)
         try:
             if test is None:
@@ -61,7 +60,7 @@ class AvroPath:
                 self._tests[written_id] = _always
                 test = _Compiler(schema.names, self._value).test(schema.root, self._path)
                 self._tests[written_id] = test
-            return test(data, body_at)
+            return test(value, ID_BYTES)
         except _FAILED:
             return True
 
@@ -80,6 +79,8 @@ class _Compiler:
         self._names = names
         self._value = value
         self._passings: dict[str, _Passing] = {}
+        #: By record and depth: many unions may lead to one.
+        self._records: dict[tuple[int, int], _Test] = {}
 
     # -- the way to the value
 
@@ -94,7 +95,13 @@ class _Compiler:
             return _always
         if not path:
             return self._leaf(kind, is_plain="logicalType" not in node)
-        return self._field(node["fields"], path) if kind in _RECORDS else _never
+        if kind not in _RECORDS:
+            return _never
+        known = (id(node), len(path))
+        found = self._records.get(known)
+        if found is None:
+            found = self._records[known] = self._field(node["fields"], path)
+        return found
 
     def _field(self, fields: Sequence[_Node], path: Sequence[str]) -> _Test:
         names = [each["name"] for each in fields]
@@ -189,10 +196,12 @@ def _after(passing: _Passing, test: _Test) -> _Test:
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number in zigzag, and where it ends."""
+    """Return a number in zigzag, and where it ends; one of more than ten bytes is none."""
     byte = data[at]
     value, shift = byte & 0x7F, 7
     while byte >= 0x80:
+        if shift > 63:
+            raise ValueError(at)
         at += 1
         byte = data[at]
         value |= (byte & 0x7F) << shift
