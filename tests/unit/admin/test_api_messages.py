@@ -235,12 +235,13 @@ def test_some_partitions_alone_are_searched(filled: ApiGround) -> None:
         ({"topic": "nothing"}, 404),
         ({"topic": "orders", "filter": {"json_path": "a..b"}}, 400),
         ({"topic": "orders", "filter": {"json_path": ".".join("abcdefghijk")}}, 400),
+        ({"topic": "orders", "filter": {"json_path": 'a"b'}}, 400),
         ({"topic": "orders", "filter": {"code": "1"}}, 400),
         ({"topic": "orders", "limit": 0}, 400),
         ({"topic": "orders", "seconds": 1000}, 400),
         ({}, 400),
     ],
-    ids="topic path deep unknown limit seconds empty".split(),
+    ids="topic path deep quote unknown limit seconds empty".split(),
 )
 def test_a_search_that_makes_no_sense_is_refused(
     filled: ApiGround, body: dict[str, object], status: int

@@ -7,6 +7,7 @@ behind it (`json_path_bytes`), and for a field in Avro (`avro_path`). None of th
 whether a value is well-formed, so they are several times as fast.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -24,6 +25,8 @@ from kafkaesque.model.records import RecordColumns
 #: What may stand for another character in JSON.
 _ESCAPE: Final = b"\\"
 _HEADER: Final = VALUE_HEADER.encode()
+#: Names that stand in JSON as they are.
+_PLAIN_NAMES: Final = re.compile(r'[^"\\\x00-\x1f]+')
 #: Names on the way to a value in JSON.
 JSON_DEPTH_MAX: Final = 10
 
@@ -42,6 +45,8 @@ class Matcher:
         self._path = wanted.json_path.split(".") if wanted.json_path else []
         if len(self._path) > JSON_DEPTH_MAX or not all(self._path or ["-"]):
             raise InvalidRequest(f"json_path is 1 to {JSON_DEPTH_MAX} names with points between")
+        if wanted.json_path and not _PLAIN_NAMES.fullmatch(wanted.json_path):
+            raise InvalidRequest("json_path has no quotes, backslashes or control characters")
         self._decode = _projection(self._path) if self._path else None
         #: Whether values are decoded before they are looked at.
         self.is_decoded = wanted.decoded and self._decode is not None
