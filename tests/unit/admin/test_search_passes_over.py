@@ -138,3 +138,19 @@ def test_the_searcher_is_told_what_was_passed_over(monkeypatch: pytest.MonkeyPat
     page = ground.get("/topics/orders/messages", partition=1, offset=0)
     assert page["passed_over"] == expected
     assert [each["offset"] for each in page["items"]] == [0]
+
+
+def test_a_page_tells_what_lies_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ground = ApiGround(17)
+    ground.create("orders", 2)
+    ground.publish("orders", 0, Record(0, 1, None, b"a"), Record(0, 2, None, b"b"))
+    ground.publish("orders", 1, Record(0, 3, None, b"c"))
+    ground.publish("orders", 1, Record(0, 4, None, bytes(200_000)), codec=Codec.ZSTD)
+    monkeypatch.setattr(scan_part, "DECOMPRESSED_BYTES_MAX", 100_000)
+    page = ground.get("/topics/orders/messages", order="oldest", limit=2)
+    assert [each["value"]["text"] for each in page["items"]] == ["a", "b"]
+    assert page["passed_over"] == []
+    after = {each["partition"]: each["next"] for each in page["positions"]}
+    page = ground.get("/topics/orders/messages", partition=1, offset=after[1], limit=2)
+    assert [each["value"]["text"] for each in page["items"]] == ["c"]
+    assert [each["first"] for each in page["passed_over"]] == [1]

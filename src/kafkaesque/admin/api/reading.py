@@ -242,14 +242,17 @@ class _PageRead:
             return (message.timestamp or 0, message.partition, message.offset)
 
         found = sorted(self._messages, key=place, reverse=is_newest)[: query.limit]
+        positions = {key: self._shown(each, found) for key, each in self._positions.items()}
         self._call.answer(
             MessagePage(
                 as_of=self._context.now(),
                 seen_by=self._context.node,
                 sources=self._sources,
                 items=found,
-                positions=[self._shown(each, found) for each in self._positions.values()],
-                passed_over=self._passed_over,
+                positions=list(positions.values()),
+                passed_over=[
+                    each for each in self._passed_over if _is_on(each, positions[each.partition])
+                ],
             )
         )
 
@@ -267,3 +270,9 @@ class _PageRead:
             return msgspec.structs.replace(position, first=first)
         upto = max(offsets) + 1 if offsets else position.first
         return msgspec.structs.replace(position, next=upto)
+
+
+def _is_on(each: PassedOver, position: Position) -> bool:
+    """Tell whether a range lies on a page, and not on the next one."""
+    first, end = position.first, position.next
+    return first is None or end is None or (each.first < end and each.next > first)
