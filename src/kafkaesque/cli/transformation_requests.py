@@ -52,8 +52,14 @@ class NamedText(msgspec.Struct, frozen=True):
     value: str
 
 
-class _Body(msgspec.Struct, frozen=True):
+class Body(msgspec.Struct, frozen=True):
+    """A body as it is shown."""
+
+    #: `hex`: each byte is two digits.
+    kind: str
     text: str
+    #: Whether more follows.
+    is_cut: bool = False
 
 
 class TriedMessage(msgspec.Struct, frozen=True):
@@ -61,7 +67,7 @@ class TriedMessage(msgspec.Struct, frozen=True):
 
     headers: list[NamedText]
     properties: list[NamedText]
-    body: _Body
+    body: Body
 
 
 class Trial(msgspec.Struct, frozen=True):

@@ -95,7 +95,10 @@ def try_out(
         ("body", "", found.body),
     ]
     screen = Screen(json=json)
-    screen.show(Table(columns=("PART", "NAME", "VALUE"), rows=rows), found._asdict())
+    document = {name: value for name, value in found._asdict().items() if name != "note"}
+    screen.show(Table(columns=("PART", "NAME", "VALUE"), rows=rows), document)
+    if found.note:
+        screen.note(found.note)
     if not found.applies:
         screen.note("the rule is not for this message: it stays as it is")
 
@@ -107,6 +110,8 @@ class _Tried(NamedTuple):
     headers: Mapping[str, object]
     properties: Mapping[str, object]
     body: str
+    #: How the body is shown, if not as it is.
+    note: str = ""
 
 
 def _tried(
@@ -140,7 +145,10 @@ def _tried_with(
     headers, properties = (
         {each.name: each.value for each in several} for several in (found.headers, found.properties)
     )
-    return _Tried(told.applies, headers, properties, found.body.text)
+    how = ["in hexadecimal digits"] if found.body.kind == "hex" else []
+    how += ["without its end"] if found.body.is_cut else []
+    note = f"the body is shown {' and '.join(how)}" if how else ""
+    return _Tried(told.applies, headers, properties, found.body.text, note)
 
 
 def _rule_fails(failure: str, queue: str) -> Exception:

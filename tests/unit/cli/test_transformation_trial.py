@@ -1,0 +1,32 @@
+"""`kafkaesque transformation test --queue` says how it shows a body."""
+
+import pytest
+from typer.testing import CliRunner
+
+from kafkaesque.cli import transformation_requests
+from kafkaesque.cli.commands.transformation import app
+from kafkaesque.cli.transformation_requests import Body, Trial, TriedMessage
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (Body(kind="json", text="{}"), ""),
+        (Body(kind="hex", text="00ff"), "the body is shown in hexadecimal digits\n"),
+        (
+            Body(kind="hex", text="00ff", is_cut=True),
+            "the body is shown in hexadecimal digits and without its end\n",
+        ),
+    ],
+    ids=["text", "bytes", "long"],
+)
+def test_a_body_that_is_not_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, body: Body, said: str
+) -> None:
+    after = TriedMessage(headers=[], properties=[], body=body)
+    trial = Trial(applies=True, after=after, failure=None, failures="", offset=0)
+    monkeypatch.setattr(transformation_requests, "try_out", lambda *_: trial)
+    told = CliRunner().invoke(app, ["test", "--name", "v2", "--queue", "mails", "--json"])
+    assert (told.exit_code, told.stderr) == (0, said)
+    assert '"body":"' in told.stdout.replace(" ", "")
+    assert "note" not in told.stdout
