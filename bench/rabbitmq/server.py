@@ -46,7 +46,8 @@ log.file.level = error
 """
 #: One scheduler: the peer is asked one thing at a time.
 _FLAGS: Final = "+S 1:1 +sbwt none"
-_ON_LOOPBACK: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
+#: For whatever speaks Erlang's protocol.
+ON_LOOPBACK: Final = "-kernel inet_dist_use_interface {127,0,0,1}"
 
 
 def fetch() -> Path:
@@ -67,6 +68,11 @@ def version(tree: Path) -> str:
     return _home(tree).name.removeprefix("rabbitmq_server-")
 
 
+def scripts(tree: Path) -> Path:
+    """Return the folder with RabbitMQ's commands."""
+    return _home(tree) / "sbin"
+
+
 def _home(tree: Path) -> Path:
     return next((tree / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
 
@@ -77,6 +83,14 @@ class Node(NamedTuple):
     port: int
     #: Of Erlang's machine, which does all the work.
     pid: int
+
+
+class Home(NamedTuple):
+    """What nodes of a cluster share: a folder with Erlang's cookie, and a port mapper."""
+
+    tree: Path
+    folder: Path
+    environment: dict[str, str]
 
 
 @contextmanager
@@ -101,21 +115,57 @@ def running(
     Raises:
         PeerUnavailableError: it cannot be fetched, or does not start.
     """
+    (port,) = unused_ports(1)
+    with new_home(parent) as home, running_node(home, port, flags, config, plugins) as node:
+        yield node
+
+
+@contextmanager
+def new_home(parent: Path | None = None) -> Iterator[Home]:
+    """Run a port mapper for nodes that live in a new folder below `parent`.
+
+    Raises:
+        PeerUnavailableError: RabbitMQ cannot be fetched.
+    """
     tree = fetch()
-    port, mapper_port, node_port = unused_ports(3)
+    erlang = tree / "usr/lib/erlang"
+    (mapper_port,) = unused_ports(1)
     with tempfile.TemporaryDirectory(prefix="rabbitmq-", dir=parent) as name:
-        folder = Path(name)
-        (folder / "rabbitmq.conf").write_text(_CONFIG.format(port=port) + config)
-        (folder / "plugins").write_text(f"[{','.join(plugins)}].")
-        environment = _environment(tree, folder, port, mapper_port, node_port)
-        environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] = f"{flags} {_ON_LOOPBACK}"
-        erlang = tree / "usr/lib/erlang"
+        environment = {
+            "PATH": f"{erlang}/bin:{os.environ.get('PATH', '/usr/bin:/bin')}",
+            "HOME": name,
+            "LANG": "C.UTF-8",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(mapper_port),
+        }
         mapper = subprocess.Popen(
             [next(erlang.glob("erts-*")) / "bin/epmd", "-address", "127.0.0.1"], env=environment
         )
-        log = (folder / "output").open("wb")
+        try:
+            yield Home(tree, Path(name), environment)
+        finally:
+            mapper.terminate()
+            mapper.wait()
+
+
+@contextmanager
+def running_node(
+    home: Home, port: int, flags: str = "", config: str = "", plugins: Sequence[str] = ()
+) -> Iterator[Node]:
+    """Run a node, as `running` does, beside others of the same home.
+
+    Raises:
+        PeerUnavailableError: it does not start.
+    """
+    folder = home.folder / f"node-{port}"
+    folder.mkdir()
+    (folder / "rabbitmq.conf").write_text(_CONFIG.format(port=port) + config)
+    (folder / "plugins").write_text(f"[{','.join(plugins)}].")
+    environment = home.environment | _environment(folder, port)
+    environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] = f"{flags} {ON_LOOPBACK}"
+    with (folder / "output").open("wb") as log:
         node = subprocess.Popen(
-            [_home(tree) / "sbin/rabbitmq-server"],
+            [scripts(home.tree) / "rabbitmq-server"],
             env=environment,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -123,29 +173,25 @@ def running(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        try:
-            _await_port(node, port, folder)
-            yield Node(port, int((folder / "pid").read_text()))
-        finally:
-            _end(node)
-            mapper.terminate()
-            mapper.wait()
-            log.close()
+    try:
+        _await_port(node, port, folder)
+        yield Node(port, int((folder / "pid").read_text()))
+    finally:
+        _end(node)
 
 
-def _environment(
-    tree: Path, folder: Path, port: int, mapper_port: int, node_port: int
-) -> dict[str, str]:
+def node_name(port: int) -> str:
+    """Return how Erlang calls the node with this port."""
+    return f"peer{port}@localhost"
+
+
+def _environment(folder: Path, port: int) -> dict[str, str]:
+    (peer_port,) = unused_ports(1)
     return {
-        "PATH": f"{tree}/usr/lib/erlang/bin:{os.environ.get('PATH', '/usr/bin:/bin')}",
-        "HOME": str(folder),
-        "LANG": "C.UTF-8",
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "ERL_EPMD_PORT": str(mapper_port),
-        "RABBITMQ_NODENAME": f"peer{port}@localhost",
+        "RABBITMQ_NODENAME": node_name(port),
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(node_port),
+        "RABBITMQ_DIST_PORT": str(peer_port),
         "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
         "RABBITMQ_CONF_ENV_FILE": str(folder / "no-such-file"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
