@@ -1,12 +1,13 @@
 """AMQP 0-9-1 side by side with RabbitMQ: `python -m bench.amqp`.
 
-One broker of ours and one node of RabbitMQ (Debian's), each started afresh for a row and a round,
-by turns, on the same disk. Both are driven by RabbitMQ's own PerfTest and by a client in C on
-librabbitmq (`bench/amqp_load.c`). Queues are durable quorum queues; messages of 1,000 bytes are
-persistent, confirmed (window 100) and acknowledged one by one. Both brokers sync before they
-confirm.
+One broker of ours and one node of RabbitMQ (Debian's), or three and three, each started afresh for
+a row and a round, by turns, on the same disk. Both are driven by RabbitMQ's own PerfTest and by a
+client in C on librabbitmq (`bench/amqp_load.c`). Queues are durable quorum queues; messages of
+1,000 bytes are persistent, confirmed (window 100) and acknowledged one by one. Both brokers sync
+before they confirm.
 
     python -m bench.amqp [--seconds 20] [--rounds 1] [--only one,ten] [--client perf-test]
+    python -m bench.amqp --brokers 3
     python -m bench.amqp --only connections [--connections 10000]
     python -m bench.amqp --only backlog [--messages 1000000]
 
@@ -17,6 +18,11 @@ where producers are faster than consumers the queue grows, and with it that time
 opens connections with a channel each and measures memory. `backlog` publishes a million messages
 while nobody consumes: the rate of each tenth, and memory.
 
+With three brokers each queue has three replicas, and all clients connect to its leader; of ten
+queues, to the leader of the first. RabbitMQ's other nine have theirs there, too: it is where they
+are declared. Ours are spread. Memory and processor time are sums of the three. `connections` and
+`backlog` are only measured with one.
+
 A ratio of rates above 1, and one of times or memory below 1, is better for ours. What cannot be had
 here (RabbitMQ, PerfTest, librabbitmq) is left out, and that is said.
 """
@@ -24,10 +30,11 @@ here (RabbitMQ, PerfTest, librabbitmq) is left out, and that is said.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -39,6 +46,7 @@ from bench.amqp_clients import (
     Shape,
     c_client,
     perf_test,
+    queue_name,
 )
 from bench.amqp_sides import OURS, RABBITMQ, Side, sides
 from bench.amqp_standing import measure_backlog, measure_connections
@@ -57,22 +65,24 @@ SHAPES: Final = (
     Shape(name="paced", rate=PACE),
 )
 CONNECTIONS, BACKLOG = "connections", "backlog"
-NAMES: Final = (*(each.name for each in SHAPES), CONNECTIONS, BACKLOG)
+LOADS: Final = tuple(each.name for each in SHAPES)
+NAMES: Final = (*LOADS, CONNECTIONS, BACKLOG)
+_QUEUE: Final = "load"
 CLIENTS: Final = {"perf-test": perf_test, "c": c_client}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One run: the client's figures, and what the broker needed."""
+    """One run: the client's figures, and what all brokers together needed."""
 
     figures: Figures
     rss_peak: int
-    #: Microseconds of the broker's processor for a message that was confirmed.
+    #: Microseconds of the brokers' processor for a message that was confirmed.
     cpu_us: float
 
 
 def measure(side: Side, client: Client, shape: Shape, seconds: float) -> Measured:
-    """Start a broker, and put one load on it.
+    """Start as many brokers as the queues have replicas, and put one load on them.
 
     Raises:
         ClientError: the load failed.
@@ -80,12 +90,14 @@ def measure(side: Side, client: Client, shape: Shape, seconds: float) -> Measure
     marks: list[float] = []
     with (
         tempfile.TemporaryDirectory(prefix="bench-amqp-") as directory,
-        side.run(Path(directory)) as broker,
+        side.run(Path(directory), shape.replicas) as brokers,
     ):
+        pids = [each.pid for each in brokers.nodes]
+        port = brokers.port_for(queue_name(_QUEUE))
         figures = client.run(
-            broker.port, shape, "load", seconds, lambda: marks.append(cpu_seconds(broker.pid))
+            port, shape, _QUEUE, seconds, lambda: marks.append(sum(map(cpu_seconds, pids)))
         )
-        peak = rss_peak_bytes(broker.pid)
+        peak = sum(map(rss_peak_bytes, pids))
     used_s = marks[1] - marks[0]
     cpu_us = 1e6 * used_s / max(1.0, figures.confirmed * seconds)
     return Measured(figures=figures, rss_peak=peak, cpu_us=cpu_us)
@@ -111,7 +123,7 @@ def compare(at: Sequence[Side], client: Client, shape: Shape, seconds: float, ro
         # Who comes first has no advantage on average.
         for side in at if number % 2 else at[::-1]:
             found[side.name].append(measure(side, client, shape, seconds))
-    print(f"{shape.name}, {client.name}:")
+    print(f"{shape.name}, {client.name}, {shape.replicas} and {shape.replicas}:")
     for title, value_of, is_more_better in LINES:
         values = {name: [value_of(each) for each in runs] for name, runs in found.items()}
         shown = "  ".join(f"{name} {median(each):>10,.2f}" for name, each in values.items())
@@ -144,27 +156,31 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a row")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default=",".join(NAMES), help="rows, of " + ", ".join(NAMES))
+    parser.add_argument("--only", help="rows, of " + ", ".join(NAMES))
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="of each side")
     parser.add_argument("--client", choices=CLIENTS, action="append")
     parser.add_argument("--side", choices=(OURS, RABBITMQ), help="only this broker")
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--messages", type=int, default=1_000_000, help="of the backlog")
     given = parser.parse_args(words)
-    given.only = given.only.split(",")
-    unknown = sorted(set(given.only) - set(NAMES))
+    rows = NAMES if given.brokers == 1 else LOADS
+    given.only = given.only.split(",") if given.only else rows
+    unknown = sorted(set(given.only) - set(rows))
     if unknown:
-        parser.error(f"no such row: {', '.join(unknown)}")
+        parser.error(f"no such row with {given.brokers}: {', '.join(unknown)}")
     return given
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run it."""
     given = arguments_of(words)
+    # A plain kill ends it in order, too: RabbitMQ's nodes are processes of their own.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     at = [each for each in sides() if given.side in (None, each.name)]
     clients, is_skipped = available(given.client or list(CLIENTS))
     is_skipped = is_skipped or (given.side is None and len(at) < 2)
     try:
-        for shape in SHAPES:
+        for shape in (replace(each, replicas=given.brokers) for each in SHAPES):
             for client in clients if shape.name in given.only else ():
                 compare(at, client, shape, given.seconds, given.rounds)
         if CONNECTIONS in given.only:

@@ -54,6 +54,8 @@ class Shape:
     size: int = 1_000
     #: Messages a second of all producers together; 0: as many as there can be.
     rate: int = 0
+    #: Of each queue.
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,11 @@ class Client:
     name: str
     #: Gets port, shape, name of queues, seconds, and what is called when it begins and ends.
     run: Callable[[int, Shape, str, float, Callable[[], None]], Figures] = field(repr=False)
+
+
+def queue_name(name: str, number: int = 0) -> str:
+    """Return how both clients call a queue; the first has number 0."""
+    return f"{name}-{number}"
 
 
 # -- in C
@@ -140,6 +147,7 @@ def _c_client(
         producers=shape.producers,
         consumers=shape.consumers,
         queues=shape.queues,
+        replicas=shape.replicas,
         prefetch=shape.prefetch,
         window=shape.window,
         size=shape.size,
@@ -212,14 +220,15 @@ def perf_test_options(shape: Shape, name: str, seconds: float) -> list[str]:
         *("--quorum-queue", "--flag", "persistent"),
         *("--size", str(shape.size), "--confirm", str(shape.window), "--qos", str(shape.prefetch)),
         *("--producers", str(shape.producers), "--consumers", str(shape.consumers)),
+        *("--queue-args", f"x-quorum-initial-group-size={shape.replicas}"),
         *("--time", f"{seconds:.0f}"),
     ]
     if shape.rate:
         words += ["--rate", str(shape.rate // shape.producers)]
     if shape.queues == 1:
-        return [*words, "--queue", name]
-    pattern = ("--queue-pattern", f"{name}-%d", "--queue-pattern-from", "1")
-    last = ("--queue-pattern-to", str(shape.queues))
+        return [*words, "--queue", queue_name(name)]
+    pattern = ("--queue-pattern", f"{name}-%d", "--queue-pattern-from", "0")
+    last = ("--queue-pattern-to", str(shape.queues - 1))
     return [*words, *pattern, *last, "--type", "fanout", "--exchange", name]
 
 

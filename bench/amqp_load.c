@@ -4,14 +4,14 @@
  *
  *   amqp_load port=PORT [key=value ...]
  *
- * Declares `queues` durable quorum queues, named by `name`. Each of `producers` has a connection of its
- * own and publishes persistent messages of `size` bytes, at most `window` unconfirmed. Each of
- * `consumers` has one, too, a prefetch of `prefetch`, and acknowledges each message by itself. With
- * more than one queue, all are bound to a fanout exchange, and consumers take turns in the queues.
- * With `rate`, each producer publishes so many messages a second, and a message carries the time at
- * which it was due. Measured are `seconds` after `warmup` seconds; then consumers go on until they
- * have all that was confirmed, for half a minute at most: messages are missing if none comes for ten
- * seconds. With `messages`, as many are published, and the measurement is of all.
+ * Declares `queues` durable quorum queues of `replicas` each, named by `name`. Each of `producers` has
+ * a connection of its own and publishes persistent messages of `size` bytes, at most `window`
+ * unconfirmed. Each of `consumers` has one, too, a prefetch of `prefetch`, and acknowledges each
+ * message by itself. With more than one queue, all are bound to a fanout exchange, and consumers take
+ * turns in the queues. With `rate`, each producer publishes so many messages a second, and a message
+ * carries the time at which it was due. Measured are `seconds` after `warmup` seconds; then consumers
+ * go on until they have all that was confirmed, for half a minute at most: messages are missing if
+ * none comes for ten seconds. With `messages`, as many are published, and the measurement is of all.
  *
  * Prints one line of JSON.
  */
@@ -46,12 +46,12 @@
 
 typedef struct {
     const char *name;
-    int64_t port, producers, consumers, queues, size, window, prefetch, rate, messages;
+    int64_t port, producers, consumers, queues, replicas, size, window, prefetch, rate, messages;
     double seconds, warmup;
 } options_t;
 
-static options_t options = {.name = "load", .producers = 1, .consumers = 1, .queues = 1, .size = 1000,
-                            .window = 100, .prefetch = 100, .seconds = 5, .warmup = 2};
+static options_t options = {.name = "load", .producers = 1, .consumers = 1, .queues = 1, .replicas = 1,
+                            .size = 1000, .window = 100, .prefetch = 100, .seconds = 5, .warmup = 2};
 
 typedef struct {
     int64_t counts[BUCKETS];
@@ -80,6 +80,7 @@ static void read_options(int count, char **words) {
         {"producers", &options.producers, 0, CLIENTS_MAX},
         {"consumers", &options.consumers, 0, CLIENTS_MAX},
         {"queues", &options.queues, 1, CLIENTS_MAX},
+        {"replicas", &options.replicas, 1, 99},
         {"size", &options.size, 8, SIZE_MAX_BYTES},
         {"window", &options.window, 1, WINDOW_MAX},
         {"prefetch", &options.prefetch, 0, 65535},
@@ -167,10 +168,13 @@ static void queue_name(char *target, size_t size, int number) {
 
 static void declare(void) {
     amqp_connection_state_t connection = open_connection();
-    amqp_table_entry_t entry = {.key = amqp_cstring_bytes("x-queue-type"),
-                                .value = {.kind = AMQP_FIELD_KIND_UTF8,
-                                          .value.bytes = amqp_cstring_bytes("quorum")}};
-    amqp_table_t arguments = {.num_entries = 1, .entries = &entry};
+    amqp_table_entry_t entries[] = {
+        {.key = amqp_cstring_bytes("x-queue-type"),
+         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes("quorum")}},
+        {.key = amqp_cstring_bytes("x-quorum-initial-group-size"),
+         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = options.replicas}},
+    };
+    amqp_table_t arguments = {.num_entries = 2, .entries = entries};
     amqp_bytes_t exchange = amqp_cstring_bytes(options.name);
     if (options.queues > 1) {
         amqp_exchange_declare(connection, CHANNEL, exchange, amqp_cstring_bytes("fanout"), 0, 1, 0, 0,

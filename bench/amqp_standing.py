@@ -85,8 +85,9 @@ def measure_connections(at: Sequence[Side], count: int) -> None:
     for side in at:
         with (
             tempfile.TemporaryDirectory(prefix="bench-amqp-") as directory,
-            side.run(Path(directory)) as broker,
+            side.run(Path(directory), 1) as brokers,
         ):
+            broker = brokers.nodes[0]
             connections = [Idle(broker.port) for _ in range(WARM_UP)]
             try:
                 time.sleep(REST_S)
@@ -127,9 +128,10 @@ def measure_backlog(at: Sequence[Side], count: int) -> None:
     for side in at:
         with (
             tempfile.TemporaryDirectory(prefix="bench-amqp-") as directory,
-            side.run(Path(directory)) as broker,
-            _looking_at(broker.pid) as seen,
+            side.run(Path(directory), 1) as brokers,
+            _looking_at(brokers.nodes[0].pid) as seen,
         ):
+            broker = brokers.nodes[0]
             found = run_c(
                 broker.port,
                 lambda: None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.amqp import LOADS, arguments_of
 from bench.amqp_clients import ClientError, Figures, Shape, perf_test_options, read_perf_test
 
 PRINTED = """\
@@ -41,7 +42,14 @@ def test_figures_that_are_missing_are_an_error(word: str) -> None:
 def test_several_queues_are_a_fanout() -> None:
     one = perf_test_options(Shape(name="one"), "load", 20.0)
     several = perf_test_options(Shape(name="fanout", consumers=10, queues=10), "load", 20.0)
-    assert one[-2:] == ["--queue", "load"]
+    assert one[-2:] == ["--queue", "load-0"]
     assert "--quorum-queue" in one
-    assert several[several.index("--queue-pattern-to") + 1] == "10"
+    assert several[several.index("--queue-pattern-to") + 1] == "9"
+    assert "x-quorum-initial-group-size=1" in one
     assert several[several.index("--type") + 1] == "fanout"
+
+
+def test_three_brokers_have_the_rows_with_loads() -> None:
+    assert tuple(arguments_of(["--brokers", "3"]).only) == LOADS
+    with pytest.raises(SystemExit):
+        arguments_of(["--brokers", "3", "--only", "one,backlog"])
