@@ -255,9 +255,12 @@ def test_a_transient_queue_is_used_as_any_other_and_takes_part_in_no_transaction
 def test_messages_of_each_partition_are_looked_at(client: Client, queue: str) -> None:
     name = f"{queue}-parted"
     client.create_queue(name, partitions=2)
-    client.put(name, "a")
-    client.put(name, "b")
-    seen = [each.message for number in range(2) for each in client.peek(name, partition=number)]
-    assert sorted(each.text() for each in seen) == ["a", "b"]
-    assert [each.partition for each in seen] == [0, 1]
+    # One after the other goes to the next partition, but for those whose leader is not known yet.
+    for text in "abcdefgh":
+        client.put(name, text)
+    seen = [[each.message for each in client.peek(name, partition=number)] for number in range(2)]
+    assert sorted(each.text() for part in seen for each in part) == list("abcdefgh")
+    assert all(each.partition == number for number, part in enumerate(seen) for each in part)
+    assert seen[0]
+    assert seen[1]
     client.delete_queue(name)

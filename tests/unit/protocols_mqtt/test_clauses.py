@@ -60,6 +60,7 @@ def test_every_reason_to_hang_up_is_in_the_table() -> None:
         "UNSUPPORTED_VERSION",
         "CLIENT_ID_NOT_VALID",
         "TOPIC_NAME_INVALID",
+        "RECEIVE_MAXIMUM_EXCEEDED",
         "TOPIC_ALIAS_INVALID",
         "PACKET_TOO_LARGE",
     }
