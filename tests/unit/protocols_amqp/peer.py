@@ -95,7 +95,9 @@ class Broker:
             case ConnectionFailed(error=error):
                 self.note(connection.close(error))
             case ChannelFailed(channel=channel, error=error):
-                self.note(connection.close_channel(channel, error))
+                # The peer may have closed it in the same bytes, as the gateway knows.
+                if connection.can_be_failed(channel):
+                    self.note(connection.close_channel(channel, error))
             case MethodReceived(channel=channel, method=found):
                 answer = ANSWERS.get(type(found))
                 if answer is not None:
