@@ -202,9 +202,13 @@ class AmqpConnection(AmqpLink):
         """Tell the client its mistake, and end the connection when it has answered."""
         if self.is_over or self.connection is None or self.is_closing:
             return
+        is_leaving = self.codec.state is ConnectionState.CLOSES
         self.write(self.codec.close(error))
         self.end_channels(is_failed=True)
-        if self.codec.is_paused:
+        if is_leaving:
+            # It has said farewell behind its mistake, and is answered when its turn comes.
+            self.expect(CLOSE_MS_MAX)
+        elif self.codec.is_paused:
             # Its answer could not be understood.
             self._hang_up()
         else:
