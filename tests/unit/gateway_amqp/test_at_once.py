@@ -7,10 +7,10 @@ import random
 import pytest
 
 from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.content_path import write_content
 from kafkaesque.protocols.amqp.frames import METHOD, PROTOCOL_HEADER, write_frame
 from kafkaesque.protocols.amqp.method_codec import write_method
 from kafkaesque.protocols.amqp.properties import Properties, write_properties
-from kafkaesque.protocols.amqp.content_path import write_content
 from tests.unit.gateway_amqp.kit import PATIENCE_MS, Ground
 
 CLOSE_OK = write_frame(METHOD, 0, write_method(m.ConnectionCloseOk()))
