@@ -20,16 +20,24 @@ EXCHANGE = "logs"
 #: Which queues have what is published under a key.
 WAYS = {"a.x": ("a", "all"), "b.x": ("b", "all"), "c.x": ("all",), "none": ()}
 KEYS = tuple(WAYS)
+#: The topic that keeps messages, where one does.
+LOG = "kept"
 
 
 class ExchangeScenario(QueueScenario):
-    """Three queues behind a topic exchange."""
+    """Three queues behind a topic exchange, which may keep messages in a topic for them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, log_partitions: int = 0) -> None:
         super().__init__(seed)
         for name in ("a", "b", "all"):
             self.create(name)
-        self.submit(DeclareExchange(vhost=DEFAULT_VHOST, name=EXCHANGE, type="topic"))
+        arguments: dict[str, object] = {}
+        if log_partitions:
+            self.make_topic(LOG, log_partitions)
+            arguments["x-log"] = LOG
+        self.submit(
+            DeclareExchange(vhost=DEFAULT_VHOST, name=EXCHANGE, type="topic", arguments=arguments)
+        )
         for name, key in (("a", "a.*"), ("b", "b.*"), ("all", "*.x")):
             self.submit(
                 BindDestination(
@@ -43,6 +51,15 @@ class ExchangeScenario(QueueScenario):
             ),
             TIMEOUT_MS,
         )
+
+    def leader_of_log(self) -> str:
+        """Return who leads a partition of the topic."""
+        group = self.any().state.topic(LOG).partitions[0].group
+        for name in self.running():
+            partition = self.broker(name).partitions.get(group)
+            if partition is not None and partition.is_leader:
+                return name
+        raise AssertionError("nobody leads the topic")
 
     def drained(self, name: str) -> list[bytes]:
         """Take and settle all messages of a queue."""
@@ -82,15 +99,20 @@ class _Publisher:
         self.scenario.env.clock.call_later(20, self.go_on)
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
-def test_what_is_confirmed_is_in_all_its_queues_once_and_in_order(seed: int) -> None:
-    scenario = ExchangeScenario(seed)
+@pytest.mark.parametrize(
+    ("seed", "log_partitions"),
+    [*((seed, 0) for seed in range(1, 7)), *((seed, 3) for seed in range(11, 14))],
+)
+def test_what_is_confirmed_is_in_all_its_queues_once_and_in_order(
+    seed: int, log_partitions: int
+) -> None:
+    scenario = ExchangeScenario(seed, log_partitions)
     publishers = [_Publisher(scenario, name) for name in scenario.running()]
     for each in publishers:
         each.go_on()
-    for victim in ("a", "all"):
+    for victim in ("a", LOG if log_partitions else "all"):
         scenario.loop.run_for(700)
-        dead = scenario.queue_leader(victim)
+        dead = scenario.leader_of_log() if victim == LOG else scenario.queue_leader(victim)
         scenario.kill(dead)
         scenario.loop.run_for(3_000)
         scenario.boot(dead)
@@ -115,7 +137,8 @@ def test_what_is_confirmed_is_in_all_its_queues_once_and_in_order(seed: int) -> 
         for number, outcome in each.outcomes.items():
             if isinstance(outcome, int):
                 ways = WAYS[KEYS[number % len(KEYS)]]
-                assert outcome == len(ways)
+                # The topic is one more place that has it, if any queue wants it.
+                assert outcome == len(ways) + bool(log_partitions and ways)
                 assert all(number in own[name] for name in ways), (each.broker, number)
                 confirmed += 1
     assert confirmed > 500

@@ -33,6 +33,8 @@ NOTE_MQTT: Final = "mqtt.note"
 STORED_NATS: Final = "nats.headers"
 #: What SQS knows of a message and no other protocol has: JSON.
 STORED_SQS: Final = "sqs.message"
+#: Of a message whose body stands in a topic: where, see `model.log_reference`.
+LOG_REFERENCE: Final = PREFIX + "log"
 #: All in which gateways keep what they need: nobody else is shown them or writes them.
 OF_GATEWAYS: Final = frozenset((STORED_AMQP, STORED_MQTT, NOTE_MQTT, STORED_NATS, STORED_SQS))
 #: Of a broker's own records in a queue's log: messages in flight that a transaction settles.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
+from kafkaesque.model.log_reference import read_reference
 from kafkaesque.model.message_headers import (
     DELAY,
     GROUP,
@@ -22,7 +23,7 @@ from kafkaesque.model.message_headers import (
     TIME_TO_LIVE,
 )
 from kafkaesque.model.record_errors import CorruptBatch
-from kafkaesque.model.records import decode_batch
+from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.model.sealed_batch import told_by
 from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
 
@@ -88,13 +89,21 @@ def arrival_of(
     for record in decode_batch(data, _BATCH_BYTES_MAX):
         offset = record.offset + shift
         offsets.append(offset)
-        sizes.append(len(record.key or b"") + len(record.value or b""))
+        sizes.append(counted_size_of(record))
         found = _details_of(offset, record.headers, wall_ms)
         if found != Details(offset):
             details.append(found)
     return Arrival(
         runs=runs_of(offsets), wall_ms=wall_ms, sizes=tuple(sizes), details=tuple(details)
     )
+
+
+def counted_size_of(record: Record) -> int:
+    """Return how many bytes a message counts for, wherever its body stands."""
+    reference = None if record.value else read_reference(record.headers)
+    if reference is not None:
+        return reference.size_bytes
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def told_of(header: BatchHeader, data: Buffer, wall_ms_min: int) -> bytes:

@@ -33,7 +33,13 @@ class Queues:
         return list(messages)
 
     def put_encoded(
-        self, log_id: TopicId, records: Any, _: int, on_done: Callable[[Any], None]
+        self,
+        log_id: TopicId,
+        records: Any,
+        _: int,
+        on_done: Callable[[Any], None],
+        *,
+        has_references: bool,
     ) -> bool:
         self.sent.append((log_id, [each.value for each in records]))
         self.answers.append(on_done)

@@ -12,7 +12,14 @@ from kafkaesque.broker.queues.whole_numbers import part_of
 from kafkaesque.gateway.kafka.queue_admin import Maintenance
 from kafkaesque.gateway.kafka.queues import Action
 from kafkaesque.model.batch_encoder import encode_batch
-from kafkaesque.model.message_headers import DEATH, GROUP, IDENTITY, ORIGIN, PRIORITY
+from kafkaesque.model.message_headers import (
+    DEATH,
+    GROUP,
+    IDENTITY,
+    LOG_REFERENCE,
+    ORIGIN,
+    PRIORITY,
+)
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages import (
@@ -331,7 +338,8 @@ def test_what_only_brokers_say_of_a_message_is_not_taken_from_publishers(
     cluster: LiveCluster, name: str
 ) -> None:
     create(cluster, name)
-    headers = (("own", b"kept"), (DEATH, b'{"queue": "elsewhere"}'), (ORIGIN, b"{}"))
+    reference = (LOG_REFERENCE, bytes(38))
+    headers = (("own", b"kept"), (DEATH, b'{"queue": "elsewhere"}'), (ORIGIN, b"{}"), reference)
     # A value that has such a word in it is nobody's header.
     records = [Record(0, 0, b"k", DEATH.encode(), headers), Record(1, 0, None, b"plain", ())]
     request = put_messages_request.PutMessagesRequest(

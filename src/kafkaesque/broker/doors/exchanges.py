@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
+from kafkaesque.broker.doors.exchange_logs import ExchangeLogs, ForQueues, takes_references
 from kafkaesque.broker.doors.publish_lanes import OnKept, OnRunKept, PublishLanes, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
@@ -72,6 +73,7 @@ class Exchanges:
         "_dice",
         "_hub",
         "_lanes",
+        "_logs",
         "_options",
         "_router",
         "_topology",
@@ -95,6 +97,7 @@ class Exchanges:
         self._lanes = PublishLanes(
             clock=env.clock, cluster=cluster, queues=queues, publishing=publishing
         )
+        self._logs = ExchangeLogs(self._lanes)
         self._topology: Topology | None = None
         self._router = Router(Topology())
 
@@ -161,7 +164,7 @@ class Exchanges:
         if self._topology is not routing or vhost not in routing.vhosts:
             return None
         route = self._router.known_route(vhost, exchange, key)
-        if route is None or not route.queues or route.topics or route.transformed:
+        if route is None or not route.queues or route.topics or route.transformed or route.log:
             return None
         if route.has_names and vhost == DEFAULT_VHOST and self._hub.wants(key_of_routing_key(key)):
             return None
@@ -210,7 +213,8 @@ class Exchanges:
         A number says that so many queues and topics have the message, committed, and one more if it
         was given to live subscribers, who promise nothing; 0 that nobody wants it. After a refusal
         some of them may have it, or all. Messages that go to the same queue come there in the
-        order of the calls, whoever makes them on this broker.
+        order of the calls, whoever makes them on this broker; those that a topic keeps, in the
+        order of those that this topic keeps.
 
         Refusals: those of `route`; `OverBound` where too much is on its way, or a queue is full;
         `RequestTimedOut`, `LeaderNotAvailable`, and what else a queue or a topic may say.
@@ -233,6 +237,8 @@ class Exchanges:
         if route.transformed:
             self._send_changed(vhost, route, publication, on_kept)
             return
+        if route.log and self._send_logged(vhost, route, publication, on_kept):
+            return
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
         topics = [each for each in enumerate(route.topics) if each[1] != publication.stored_in]
@@ -253,6 +259,54 @@ class Exchanges:
             for number, topic in topics:
                 chosen_by = _chosen_by(route, number, publication)
                 self._lanes.to_topic(topic, sent, ticket, chosen_by)
+
+    def _send_logged(
+        self, vhost: str, route: Route, publication: Publication, on_kept: OnKept
+    ) -> bool:
+        """Send a message that a topic keeps for its queues; False: none of them refers to it.
+
+        So it is where the topic does not exist any more.
+        """
+        state = self._cluster.state
+        log, named = state.topics.get(route.log), state.queues_by_vhost.get(vhost, {})
+        if log is None or publication.stored_in == log.name:
+            return False
+        referring = {
+            name: named[name].topic_id
+            for name in (*route.queues, *route.delayed_queues)
+            if takes_references(state, named[name], log)
+        }
+        if not referring:
+            return False
+        later_ms = self._clock.wall_ms() + route.delay_ms
+        message = publication.message
+        queues = ForQueues(
+            message,
+            [referring[name] for name in route.queues if name in referring],
+            [referring[name] for name in route.delayed_queues if name in referring],
+            later_ms,
+        )
+        copies = [name for name in route.queues if name not in referring]
+        late_copies = [name for name in route.delayed_queues if name not in referring]
+        topics = [
+            each
+            for each in enumerate(route.topics)
+            if each[1] not in (publication.stored_in, log.name)
+        ]
+        if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
+            on_kept = _one_more(on_kept)
+        sent, others = _in_topics(publication), len(copies) + len(late_copies) + len(topics)
+        ticket = self._logs.keep(log, sent, queues, others, on_kept)
+        if ticket is None:
+            return True
+        for name in copies:
+            self._lanes.to_queue(named[name].topic_id, [message], ticket)
+        for name in late_copies:
+            later = message._replace(not_before_ms=later_ms)
+            self._lanes.to_queue(named[name].topic_id, [later], ticket)
+        for number, topic in topics:
+            self._lanes.to_topic(topic, sent, ticket, _chosen_by(route, number, publication))
+        return True
 
     def send_run(
         self, vhost: str, route: Route, messages: list[NewMessage], on_kept: OnRunKept

@@ -45,6 +45,8 @@ UNDER_WAY_BYTES_MAX: Final = 64 * 1024 * 1024
 OnKept = Callable[[int | RequestRefused], None]
 #: Which messages of a run are not everywhere, and why, by their numbers in it; called once.
 OnRunKept = Callable[[dict[int, RequestRefused]], None]
+#: A topic has a message, or has refused it; called once.
+OnLogged = Callable[[], None]
 _Way = TopicId | TopicPartition
 
 
@@ -91,6 +93,29 @@ class RunTicket(Ticket):
 
 def _nobody(_: int | RequestRefused) -> None:
     """A run is told otherwise."""
+
+
+class LoggedTicket(Ticket):
+    """A message that a topic is to have before references to it go to queues."""
+
+    __slots__ = ("log", "on_logged", "place")
+
+    def __init__(self, total: int, size: int, on_kept: OnKept, log: str, on_logged: OnLogged):
+        super().__init__(total, size, size, on_kept)
+        #: The topic.
+        self.log = log
+        #: Told when `place` is known, before `on_kept`.
+        self.on_logged = on_logged
+        #: In which partition it is and at which offset, or why it is not there.
+        self.place: tuple[int, int] | RequestRefused | None = None
+
+    def note(self, place: tuple[int, int] | RequestRefused) -> None:
+        """The topic has it, or has refused it."""
+        self.place = place
+        self.on_logged()
+
+
+_ANY_ONE: Final = [NewMessage(None)]
 
 
 class _Part(NamedTuple):
@@ -205,12 +230,17 @@ class PublishLanes:
             return None
         size = size_of(message) if largest is None else largest
         held = size if held is None else held
-        if self._count and not self._has_room(1, held):
-            on_kept(OverBound("too many messages are on their way through this broker"))
-            return None
+        ticket = Ticket(total, size, held, on_kept)
+        return ticket if self.admit(ticket) else None
+
+    def admit(self, ticket: Ticket) -> bool:
+        """Begin with a ticket of one message, if there is room; else its `on_kept` is told."""
+        if self._count and not self._has_room(1, ticket.held):
+            ticket.on_kept(OverBound("too many messages are on their way through this broker"))
+            return False
         self._count += 1
-        self._bytes += held
-        return Ticket(total, size, held, on_kept)
+        self._bytes += ticket.held
+        return True
 
     def open_run(
         self, total: int, messages: Sequence[NewMessage], on_kept: OnRunKept
@@ -244,11 +274,18 @@ class PublishLanes:
         topic = self._cluster.state.topics.get(name)
         if topic is None:
             refusal = UnknownTopicOrPartition(f"topic {name!r} does not exist")
+            if isinstance(ticket, LoggedTicket) and ticket.log == name:
+                ticket.note(refusal)
             self._settle(_Part(ticket, 0, [message]), [refusal])
             return
         key = message.key if chosen_by is None else chosen_by
         number = 0 if key is None else partition_for_key(key, len(topic.partitions))
         self._add(TopicPartition(name, number), [message], ticket)
+
+    def fail(self, ticket: Ticket, places: int, refusal: RequestRefused) -> None:
+        """So many places of a ticket's one message do not get it."""
+        for _ in range(places):
+            self._settle(_Part(ticket, 0, _ANY_ONE), [refusal])
 
     def _add(self, way: _Way, messages: list[NewMessage], ticket: Ticket) -> None:
         lane = self._lanes.get(way)
@@ -285,11 +322,13 @@ class PublishLanes:
         if isinstance(lane.way, TopicPartition):
             self._append(request, lane.way)
             return
+        messages = request.messages()
         is_placed = self._queues.put_encoded(
             lane.way,
-            self._encode(request.messages()),
+            self._encode(messages),
             PUT_TIMEOUT_MS,
             lambda outcome: self._on_put(request, outcome),
+            has_references=any(each.reference is not None for each in messages),
         )
         if is_placed and lane.holder is request:
             lane.holder = None
@@ -312,7 +351,7 @@ class PublishLanes:
             bytes(encode_batch(records)),
             acks=-1,
             timeout_ms=PUT_TIMEOUT_MS,
-            on_done=lambda outcome: self._on_appended(request, outcome),
+            on_done=lambda outcome: self._on_appended(request, where, outcome),
             is_wanted=lambda: True,
         )
 
@@ -337,8 +376,16 @@ class PublishLanes:
     def _is_lost(self, way: _Way) -> bool:
         return not isinstance(way, TopicPartition) and self._queues.is_lost(way)
 
-    def _on_appended(self, request: _Request, outcome: ProduceResult | RequestRefused) -> None:
-        self._on_done(request, outcome if isinstance(outcome, RequestRefused) else None)
+    def _on_appended(
+        self, request: _Request, where: TopicPartition, outcome: ProduceResult | RequestRefused
+    ) -> None:
+        refusal = outcome if isinstance(outcome, RequestRefused) else None
+        offset = -1 if isinstance(outcome, RequestRefused) else outcome.base_offset
+        for ticket, _, messages in request.parts:
+            if isinstance(ticket, LoggedTicket) and ticket.log == where.topic:
+                ticket.note((where.partition, offset) if refusal is None else refusal)
+            offset += len(messages)
+        self._on_done(request, refusal)
 
     def _on_done(self, request: _Request, refusal: RequestRefused | None) -> None:
         """All of a request's messages are there, or none is."""

@@ -29,6 +29,7 @@ from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.model.ids import NodeId, Offset, TopicId
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.log_reference import LogReference
 from kafkaesque.model.records import Record
 from kafkaesque.queues import arrival
 from kafkaesque.queues.tally import Tally
@@ -59,6 +60,8 @@ class NewMessage(NamedTuple):
     time_to_live_ms: int = 0
     #: How often a queue has passed it on to an exchange.
     forwarded: int = 0
+    #: Where its body stands, which is not here then.
+    reference: LogReference | None = None
 
 
 #: Where the fields begin of which the queue is to know, and what they are in a plain message.
@@ -215,8 +218,11 @@ class Queues:
         on_done: Callable[[PutResult | RequestRefused], None],
         *,
         is_strict: bool = False,
+        has_references: bool = False,
     ) -> bool:
         """Put messages into a queue as `put` does, encoded in this turn by `encode`.
+
+        With `has_references` some of them may have one: else they would be taken off.
 
         True says that they have their place, though they may not be committed yet: what is put
         after them comes behind them.
@@ -226,6 +232,7 @@ class Queues:
             records=records,
             timeout_ms=timeout_ms,
             is_strict=True if is_strict else UNSET,
+            has_references=True if has_references else UNSET,
         )
         queue = self._metadata.state.queues_by_log.get(log_id)
         if queue is None or len(queue.partitions) == 1:
@@ -312,4 +319,6 @@ def _headers_of(message: NewMessage) -> Headers:
         time_to_live_ms=message.time_to_live_ms,
     )
     passed = ((names.FORWARDED, b"%d" % message.forwarded),) if message.forwarded else ()
+    if message.reference is not None:
+        passed = (*passed, (names.LOG_REFERENCE, message.reference.packed()))
     return (*own, *said, *passed)

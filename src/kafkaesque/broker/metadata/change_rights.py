@@ -94,7 +94,7 @@ from kafkaesque.model.errors import (
     VhostNotAuthorized,
 )
 from kafkaesque.model.ids import TopicId
-from kafkaesque.routing.exchanges.kinds import ALTERNATE
+from kafkaesque.routing.exchanges.kinds import ALTERNATE, LOG
 
 
 class _Case:
@@ -314,7 +314,10 @@ def _exchange(case: _Case, operation: Operation, name: str) -> NotAuthorized | N
 
 
 def _declaration(case: _Case) -> NotAuthorized | None:
-    """Whoever passes on to an alternate exchange what another one has, reads there, writes here."""
+    """Whoever passes on to an alternate exchange what another one has, reads there, writes here.
+
+    And whoever has publishers write to a topic, writes there.
+    """
     command = case.command
     refusal = None
     if not case.may_cluster(Operation.CREATE):
@@ -323,6 +326,13 @@ def _declaration(case: _Case) -> NotAuthorized | None:
     if refusal is None and isinstance(alternate, str):
         refusal = _exchange(case, Operation.READ, command.name)
         refusal = refusal or _exchange(case, Operation.WRITE, alternate)
+    log = command.arguments.get(LOG)
+    if (
+        refusal is None
+        and isinstance(log, str)
+        and not case.may(Operation.WRITE, ResourceType.TOPIC, log)
+    ):
+        refusal = TopicNotAuthorized(case.words(Operation.WRITE, ResourceType.TOPIC, log))
     return refusal
 
 

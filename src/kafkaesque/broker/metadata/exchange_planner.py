@@ -1,6 +1,7 @@
 """What the controller decides of virtual hosts, exchanges and bindings, as records."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from kafkaesque.access.rules import VHOST_MARK
@@ -158,7 +159,12 @@ def _plan_exchange(state: ClusterState, command: DeclareExchange) -> list[AnyRou
         is_internal=command.is_internal,
         arguments=command.arguments,
     )
-    return planner.declare_exchange(state.routing, wanted)
+    return planner.declare_exchange(state.routing, wanted, has_topic=partial(has_topic, state))
+
+
+def has_topic(state: ClusterState, name: str) -> bool:
+    """Tell whether there is a topic that clients may write to."""
+    return name in state.topics and not state.topics[name].is_internal
 
 
 def _plan_binding(state: ClusterState, command: BindDestination) -> list[AnyRoutingRecord]:
@@ -170,9 +176,6 @@ def _plan_binding(state: ClusterState, command: BindDestination) -> list[AnyRout
         arguments=command.arguments,
     )
 
-    def has_topic(name: str) -> bool:
-        return name in state.topics and not state.topics[name].is_internal
-
     to = command.destination
     if to.is_exchange and to.is_topic:
         raise InvalidRequest("a binding leads to an exchange or to a topic, not to both")
@@ -183,7 +186,7 @@ def _plan_binding(state: ClusterState, command: BindDestination) -> list[AnyRout
                 f"queue {queue.queue} takes its messages from a topic: bind the topic instead"
             )
     try:
-        return planner.bind(state.routing, wanted, has_topic=has_topic)
+        return planner.bind(state.routing, wanted, has_topic=partial(has_topic, state))
     except (BadName, NotExpressible) as error:
         raise BadArgument(str(error)) from None
 

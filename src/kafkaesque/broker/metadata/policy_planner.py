@@ -14,7 +14,7 @@ from kafkaesque.broker.options.queue_arguments import (
 from kafkaesque.broker.requests.exchange_commands import PutPolicy, RemovePolicy
 from kafkaesque.routing.exchanges import policy_planner
 from kafkaesque.routing.exchanges.errors import BadArgument
-from kafkaesque.routing.exchanges.kinds import ALTERNATE
+from kafkaesque.routing.exchanges.kinds import ALTERNATE, LOG_OF_POLICY, check_log
 from kafkaesque.routing.exchanges.records import AnyRoutingRecord, PolicyPut
 
 #: Settings that limit a queue: of two, the smaller one counts.
@@ -48,7 +48,7 @@ WITHOUT_EFFECT: Final = (
     "queue-version",
 )
 RETRIES: Final = ("delayed-retry-max", "delayed-retry-min")
-KNOWN: Final = (ALTERNATE, *LIMITS, *WAYS, *RETRIES, *WITHOUT_EFFECT)
+KNOWN: Final = (ALTERNATE, LOG_OF_POLICY, *LIMITS, *WAYS, *RETRIES, *WITHOUT_EFFECT)
 
 
 def plan_policy(state: ClusterState, command: PutPolicy) -> list[AnyRoutingRecord]:
@@ -99,4 +99,5 @@ def _check_definition(definition: Mapping[str, object], *, is_operator: bool) ->
     alternate = definition.get(ALTERNATE)
     if alternate is not None and not isinstance(alternate, str):
         raise BadArgument(f"{ALTERNATE} has to be a text, not {alternate!r}")
+    check_log(definition.get(LOG_OF_POLICY))
     read_arguments(queue_arguments_of(definition))

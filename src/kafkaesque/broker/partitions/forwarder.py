@@ -168,12 +168,14 @@ class Forwarder:
         on_done: OnFetched,
         *,
         wait_ms: int = 0,
+        reads_all: bool = False,
     ) -> None:
         """Return batches from the partition's leader, none if there are no more within `wait_ms`.
 
         It is tried again while the leader is unknown, out of reach or has moved, or cannot read
         what is committed yet. The batches lie before the last stable offset, and what of them was
-        aborted is named beside them; an answer without batches says that there are none.
+        aborted is named beside them; an answer without batches says that there are none. With
+        `reads_all` they lie before the high watermark, and nothing is named.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
 
@@ -184,6 +186,7 @@ class Forwarder:
                 offset=offset,
                 bytes_max=bytes_max,
                 wait_ms=max(0, min(wait_ms, left_ms - ANSWER_MS, WAIT_MS_MAX)),
+                reads_all=True if reads_all else msgspec.UNSET,
             )
             leader = self._leader(where)
             if leader == self._node:
@@ -322,7 +325,11 @@ class Forwarder:
                 raise
             partition.confirm_refusal(refusal, on_done)
             return
-        end, aborted = partition.stable_range(offset)
+        aborted: list[tuple[int, int]] = []
+        if request.reads_all is True:
+            end = partition.high_watermark
+        else:
+            end, aborted = partition.stable_range(offset)
 
         def on_read(records: bytes | Exception) -> None:
             if isinstance(records, Exception):

@@ -49,6 +49,10 @@ class Found(NamedTuple):
     left: Sequence[int]
 
 
+class RecordGone(Exception):
+    """The log does not have what it had at an offset."""
+
+
 OnRead = Callable[[bytes | Exception], None]
 Locate = Callable[[int, OnRead], None]
 OnRecords = Callable[[Found | RequestRefused], None]
@@ -218,7 +222,7 @@ class _Reading:
         return True
 
     def _on_read(self, data: bytes | Exception) -> None:
-        if isinstance(data, KeyShredded):
+        if isinstance(data, KeyShredded | RecordGone):
             self._at += 1  # nobody can read it any more
             self.go_on()
             return

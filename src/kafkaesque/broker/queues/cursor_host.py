@@ -14,7 +14,7 @@ from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
 from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.options.groups import ShareSettings, share_settings
 from kafkaesque.broker.options.queues import SOURCE_START, make_policy, topic_target
-from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, OnRead
+from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, Bodies, OnRead
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
 from kafkaesque.env.clock import Timer
@@ -73,6 +73,10 @@ class CursorHost(QueueHost):
         tally = None if is_shared else self._parts.tally
         self.queue = QueueTable(number, has_own_log=False, tally=tally)
         return self.queue
+
+    def _make_bodies(self) -> Bodies:
+        # A topic's records are its producers': what they say of other topics means nothing.
+        return Bodies(self._locate)
 
     @property
     def admits_all(self) -> bool:

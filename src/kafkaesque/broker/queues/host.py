@@ -25,6 +25,7 @@ from kafkaesque.broker.partitions.partition_tables import (
 )
 from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
 from kafkaesque.broker.queues.queue_log import QueueLog
+from kafkaesque.broker.queues.referenced_bodies import ReferencedBodies, ReferencedLogs
 from kafkaesque.broker.queues.way_out import WayOut, way_out_of
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.requests.queue_requests import LINGER_MS, WAIT_MS_MAX, ConsumerName
@@ -66,6 +67,8 @@ class HostParts:
     metadata: MetadataView
     partitions: PartitionTable
     forwarder: Forwarder
+    #: Topics that have bodies of queues' messages.
+    referenced: ReferencedLogs
     checks: BatchChecks
     #: Told of a message that is to be appended to another queue.
     on_move: Callable[["QueueHost", r.Move], None]
@@ -92,7 +95,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self.state = state
         self._parts = parts
         super().__init__(kind, parts.clock)
-        self.bodies = Bodies(self._locate)
+        self.bodies = self._make_bodies()
         #: Attached here since this broker leads; who is gone is detached.
         self.consumers: dict[ConsumerName, None] = {}
         #: Leaderships of this broker: what was begun in an earlier one is void.
@@ -110,6 +113,9 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
     def _make_table(self, number: int) -> QueueTable:
         self.queue = QueueTable(number, tally=self._parts.tally)
         return self.queue
+
+    def _make_bodies(self) -> Bodies:
+        return ReferencedBodies(self._locate, self._parts.referenced)
 
     def note_begun(self) -> None:
         """Have the next sweeps look after this queue, until nothing is left to do."""

@@ -24,6 +24,7 @@ from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.queues.memory_log import Memory
 from kafkaesque.broker.queues.putting import OnPut, Putting
+from kafkaesque.broker.queues.referenced_bodies import ReferencedLogs
 from kafkaesque.broker.queues.transient_host import TransientHost
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
@@ -101,6 +102,7 @@ class QueueHosts:
             metadata=metadata,
             partitions=partitions,
             forwarder=forwarder,
+            referenced=ReferencedLogs(metadata, forwarder),
             checks=checks,
             on_move=lambda host, move: self.on_move(host, move),
             on_changed=self._note_changed,

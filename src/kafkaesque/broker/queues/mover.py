@@ -62,6 +62,7 @@ from kafkaesque.model.message_headers import (
     DEATH,
     DELAY,
     IDENTITY,
+    LOG_REFERENCE,
     NOT_AFTER,
     NOT_BEFORE,
     ORIGIN,
@@ -86,8 +87,8 @@ _SHARE_REASONS: Final = {
 }
 #: Producer ids of queues are from here on: the controllers give out no such ones.
 _PRODUCER_IDS: Final = 1 << 61
-#: What a message says of its first queue alone.
-_SAID_ONCE: Final = frozenset((NOT_BEFORE, NOT_AFTER, DELAY, TIME_TO_LIVE, IDENTITY))
+#: What a message says of its first queue alone. A cursor's may refer to what it likes.
+_SAID_ONCE: Final = frozenset((NOT_BEFORE, NOT_AFTER, DELAY, TIME_TO_LIVE, IDENTITY, LOG_REFERENCE))
 
 
 #: What goes to one partition: which of the moves each is, and its batch; and that by partition.

@@ -21,17 +21,26 @@ from kafkaesque.model.errors import (
     RequestRefused,
     RequestTimedOut,
 )
-from kafkaesque.model.message_headers import DEATH, IDENTITY, ORIGIN, PREFIX, STAGED
+from kafkaesque.model.message_headers import (
+    DEATH,
+    IDENTITY,
+    LOG_REFERENCE,
+    ORIGIN,
+    PREFIX,
+    STAGED,
+)
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues import requests as r
+from kafkaesque.queues.arrival import counted_size_of
 from kafkaesque.queues.requests import Verdict
 
 #: A message for which there is no room.
 FULL = -1
 #: How long a message that would be refused waits for the options that hold.
 OPTIONS_MS_MAX = 5_000
-_OF_BROKERS = (DEATH, ORIGIN, STAGED)
+_OF_BROKERS = (DEATH, ORIGIN, STAGED, LOG_REFERENCE)
+_BUT_REFERENCES = (DEATH, ORIGIN, STAGED)
 _PREFIX = PREFIX.encode()
 _BYTES_MAX = 64 * 1024 * 1024
 
@@ -47,6 +56,7 @@ class Putting:
 
     __slots__ = (
         "_checks",
+        "_has_references",
         "_host",
         "_is_strict",
         "_offsets",
@@ -64,6 +74,7 @@ class Putting:
         self._records = bytearray(request.records)
         self._timeout_ms = request.timeout_ms
         self._is_strict = request.is_strict is True
+        self._has_references = request.has_references is True
         self._on_done = on_done
         #: Where each message is; None: where the appended batch will say.
         self._offsets: list[int | None] = []
@@ -79,7 +90,8 @@ class Putting:
         header = read_batch_header(self._records)
         if header.is_compressed or header.is_control or header.producer_id >= 0:
             raise InvalidRecord("messages for a queue come in a plain batch without compression")
-        self._records = _without_words_of_brokers(self._records)
+        words = _BUT_REFERENCES if self._has_references else _OF_BROKERS
+        self._records = _without_words_of_brokers(self._records, words)
         if self._is_strict and unheeded(self._records, self._host.policy):
             # Its options may have been changed a moment ago, and this broker may not know yet.
             self._host.when_options_are_known(OPTIONS_MS_MAX, self._append_if_heeded)
@@ -136,7 +148,7 @@ class Putting:
         whole = decode_batch(self._records, _BYTES_MAX)
         records = whole[: len(whole) - self._overflowing]
         identities = [identity_of_record(record) for record in records]
-        sizes = [len(record.key or b"") + len(record.value or b"") for record in records]
+        sizes = [counted_size_of(record) for record in records]
         admissions = self._host.admit(identities, sizes)
         kept = _having(Verdict.ADMITTED, records, admissions)
         offsets = places(admissions)
@@ -176,22 +188,23 @@ class Putting:
             self._on_done(PutResult(list(range(base_offset, base_offset + header.record_count))))
 
 
-def _without_words_of_brokers(batch: bytearray) -> bytearray:
-    """Return a batch without what only brokers say of messages: where they have been before.
+def _without_words_of_brokers(batch: bytearray, words: tuple[str, ...]) -> bytearray:
+    """Return a batch without what only brokers say of messages: where they were, and are.
 
-    Redriving asks it, so a publisher could say where an administrator's redrive brings messages.
+    Redriving asks it, so a publisher could say where an administrator's redrive brings messages;
+    and by a reference it could read a topic that it has no right to.
     """
     # Most batches are long and have none, so one search has to do for them.
-    if _PREFIX not in batch or not any(name.encode() in batch for name in _OF_BROKERS):
+    if _PREFIX not in batch or not any(name.encode() in batch for name in words):
         return batch
-    return encode_batch([stripped(record) for record in decode_batch(batch, _BYTES_MAX)])
+    return encode_batch([stripped(record, words) for record in decode_batch(batch, _BYTES_MAX)])
 
 
-def stripped(record: Record) -> Record:
+def stripped(record: Record, words: tuple[str, ...] = _OF_BROKERS) -> Record:
     """Return a record without what only brokers say."""
-    if not any(name in _OF_BROKERS for name, _ in record.headers):
+    if not any(name in words for name, _ in record.headers):
         return record
-    return record._replace(headers=tuple(h for h in record.headers if h[0] not in _OF_BROKERS))
+    return record._replace(headers=tuple(h for h in record.headers if h[0] not in words))
 
 
 def _without(name: str, record: Record) -> Record:

@@ -295,6 +295,8 @@ class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
     bytes_max: int
     #: So long to wait where there are none; earlier releases answer at once.
     wait_ms: int = 0
+    #: Whether open transactions do not end what is read: all that is committed to the log is.
+    reads_all: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):

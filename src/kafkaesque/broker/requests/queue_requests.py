@@ -44,6 +44,8 @@ class PutMessages(QueueRequest, frozen=True, tag="put-messages", kw_only=True):
     timeout_ms: int
     #: Whether it is refused if a message asks for what the queue has no option for.
     is_strict: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Whether a broker has put it together, and bodies may stand in topics.
+    has_references: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class MoveMessages(QueueRequest, frozen=True, tag="move-messages", kw_only=True):

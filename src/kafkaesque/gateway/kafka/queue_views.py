@@ -29,9 +29,11 @@ from kafkaesque.model.batch_encoder import BatchOptions, encode_batch, encode_em
 from kafkaesque.model.errors import RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.log_reference import read_reference
 from kafkaesque.model.message_headers import DEATH, OF_GATEWAYS, PREFIX, STAGED
 from kafkaesque.model.record_errors import RecordError, fail
 from kafkaesque.model.records import Record, decode_batch
+from kafkaesque.routing.exchanges.kinds import LOG
 from kafkaesque.transactions.committed_filter import CommittedFilter
 
 #: What one read of a view looks at, or one batch: it is written again on the loop.
@@ -213,7 +215,13 @@ def _message(record: Record) -> Record:
     if not headers:
         return record
     key = shown_key(headers, record.key) or record.key
-    return record._replace(key=key, headers=_topic_headers(headers))
+    shown = _topic_headers(headers)
+    reference = None if record.value else read_reference(headers)
+    if reference is not None:
+        # It came before the queue was shown: those that are shown get bodies of their own.
+        topic_id, partition, offset = reference[:3]
+        shown = (*shown, (LOG, f"{topic_id.hex()}/{partition}/{offset}".encode()))
+    return record._replace(key=key, headers=shown)
 
 
 def _topic_headers(headers: Headers) -> Headers:

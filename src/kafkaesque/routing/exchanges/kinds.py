@@ -26,6 +26,10 @@ class Kind(Enum):
 CHOOSING = frozenset((Kind.CONSISTENT_HASH, Kind.MODULUS_HASH, Kind.RANDOM, Kind.LOCAL_RANDOM))
 
 ALTERNATE = "alternate-exchange"
+#: The topic in which messages that are published to an exchange are kept once for all queues; a
+#: policy says it as `log`.
+LOG = "x-log"
+LOG_OF_POLICY = "log"
 DELAYED_TYPE = "x-delayed-type"
 #: A selector: the binding passes on only messages for which it is true.
 FILTER = "x-filter"
@@ -91,6 +95,7 @@ def check_exchange(kind: Kind, arguments: Arguments) -> None:
     alternate = arguments.get(ALTERNATE)
     if alternate is not None and not isinstance(alternate, str):
         raise BadArgument(f"{ALTERNATE} has to be a text, not {alternate!r}")
+    check_log(arguments.get(LOG))
     header, name = arguments.get(HASH_HEADER), arguments.get(HASH_PROPERTY)
     if header is not None and name is not None:
         raise BadArgument(f"an exchange has {HASH_HEADER} or {HASH_PROPERTY}, not both")
@@ -98,6 +103,16 @@ def check_exchange(kind: Kind, arguments: Arguments) -> None:
         raise BadArgument(f"{HASH_HEADER} has to be a header's name, not {header!r}")
     if name is not None and name not in HASH_PROPERTIES:
         raise BadArgument(f"{HASH_PROPERTY} has to be one of {', '.join(HASH_PROPERTIES)}")
+
+
+def check_log(topic: object) -> None:
+    """Check what an exchange or a policy says of the topic that keeps messages.
+
+    Raises:
+        BadArgument: it is no name.
+    """
+    if topic is not None and (not isinstance(topic, str) or not topic):
+        raise BadArgument(f"{LOG} has to be a topic's name, not {topic!r}")
 
 
 def check_binding(kind: Kind, key: str, arguments: Arguments) -> None:

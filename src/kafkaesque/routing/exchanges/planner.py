@@ -27,6 +27,7 @@ from kafkaesque.routing.exchanges.errors import (
 from kafkaesque.routing.exchanges.kinds import (
     ALTERNATE,
     DELAYED_TYPE,
+    LOG,
     TRANSFORMATION,
     Kind,
     check_binding,
@@ -83,7 +84,10 @@ def _no_topic(name: str) -> bool:
 
 
 def declare_exchange(
-    topology: Topology, wanted: ExchangeDeclared, limits: ExchangeLimits = DEFAULT_LIMITS
+    topology: Topology,
+    wanted: ExchangeDeclared,
+    limits: ExchangeLimits = DEFAULT_LIMITS,
+    has_topic: Callable[[str], bool] = _no_topic,
 ) -> Records:
     """Return the record of a new exchange; none if there is an equivalent one.
 
@@ -91,6 +95,7 @@ def declare_exchange(
         NoSuchVhost, UnknownExchangeKind, BadArgument: it cannot be as it is wanted.
         ExchangeReserved: the name is the broker's.
         InequivalentExchange: there is another one of this name.
+        NoSuchTopic: it is to keep messages in a topic that does not exist.
         OverBound: there are too many.
     """
     vhost = topology.vhost(wanted.vhost)
@@ -107,6 +112,9 @@ def declare_exchange(
         )
     _check_name(wanted.name)
     check_exchange(kind, wanted.arguments)
+    log = wanted.arguments.get(LOG)
+    if isinstance(log, str) and not has_topic(log):
+        raise NoSuchTopic(f"there is no topic '{log}', which {LOG} names: make it first")
     arguments = _plain(wanted.arguments, limits)
     if len(vhost.exchanges) >= limits.exchanges_max:
         raise OverBound(f"vhost '{vhost.name}' has {limits.exchanges_max} exchanges already")
@@ -311,7 +319,7 @@ def _check_equivalent(existing: ExchangeDeclared, wanted: ExchangeDeclared) -> N
         ("auto_delete", wanted.is_auto_delete, existing.is_auto_delete),
         ("internal", wanted.is_internal, existing.is_internal),
     ]
-    names = [ALTERNATE]
+    names = [ALTERNATE, LOG]
     if existing.type == Kind.DELAYED.value:
         names.append(DELAYED_TYPE)
     pairs += [(name, wanted.arguments.get(name), existing.arguments.get(name)) for name in names]

@@ -20,6 +20,8 @@ class Route(NamedTuple):
     key_levels: tuple[int, ...] = ()
     #: Queues and topics that get it changed, each with the name of the transformation.
     transformed: tuple[tuple[Destination, str], ...] = ()
+    #: The topic that keeps the message once for all its queues; empty: each has its own.
+    log: str = ""
 
     @property
     def is_unroutable(self) -> bool:

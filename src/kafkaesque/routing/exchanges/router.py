@@ -10,6 +10,9 @@ says that its queue or topic gets the message changed. Of several ways to one pl
 transformation counts before one without, and of several transformations the one whose name comes
 first: what a rule takes away does not come by another way, and all brokers choose alike.
 
+The exchange that a message is published to says whether a topic keeps it for all queues: those
+behind it may be shared with exchanges that say nothing.
+
 If nothing but the key has decided, the route is remembered until something changes in the virtual
 host.
 """
@@ -193,6 +196,7 @@ class Router:
         self, vhost: Vhost, exchange: str, message: RoutedMessage, keys: Sequence[str]
     ) -> Route:
         walk = _Walk(vhost, message, keys)
+        log = vhost.exchanges[exchange].log
         delay_ms = _delay_ms(message)
         walk.run([exchange], delays=delay_ms > 0)
         queues = tuple(walk.queues)
@@ -208,6 +212,7 @@ class Router:
                 has_names,
                 walk.key_levels(),
                 tuple(walk.transformed.items()),
+                log,
             )
         route = Route(
             queues,
@@ -215,6 +220,7 @@ class Router:
             has_names=has_names,
             key_levels=walk.key_levels(),
             transformed=tuple(walk.transformed.items()),
+            log=log,
         )
         # Nobody but brokers may use the route of an internal exchange.
         is_shared = not vhost.exchange(exchange).definition.is_internal

@@ -14,6 +14,8 @@ from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
 from kafkaesque.routing.exchanges.kinds import (
     ALTERNATE,
+    LOG,
+    LOG_OF_POLICY,
     Kind,
     read_filter,
     read_key_levels,
@@ -122,6 +124,7 @@ class Exchange:
         "filters",
         "key_levels",
         "kind",
+        "log",
         "matcher",
         "transformations",
     )
@@ -135,6 +138,8 @@ class Exchange:
         self.matcher = new_matcher(self.kind, definition.arguments, dice, is_local)
         #: By its own arguments, or by a policy.
         self.alternate: str | None = None
+        #: The topic that keeps what is published to it once for all queues; empty: none.
+        self.log = ""
         #: Each with its row.
         self.bindings: dict[Binding, int] = {}
         #: Of the rows that have one.
@@ -223,16 +228,18 @@ class Vhost:
         """Let other policies count."""
         self.policies = policies
         for exchange in self.exchanges.values():
-            self.set_alternate(exchange)
+            self.set_up(exchange)
 
-    def set_alternate(self, exchange: Exchange) -> None:
-        """Find out where an exchange passes on what matches none of its bindings."""
-        definition = exchange.definition
-        alternate = definition.arguments.get(ALTERNATE)
-        if alternate is None and self.policies:
-            policy = self.policies.find(Target.EXCHANGE, definition.name).policy
-            alternate = None if policy is None else policy.definition.get(ALTERNATE)
+    def set_up(self, exchange: Exchange) -> None:
+        """Find out what an exchange's arguments say of it, or a policy where they are silent."""
+        arguments, name = exchange.definition.arguments, exchange.definition.name
+        alternate, log = arguments.get(ALTERNATE), arguments.get(LOG)
+        policy = self.policies.find(Target.EXCHANGE, name).policy if self.policies else None
+        if policy is not None:
+            alternate = policy.definition.get(ALTERNATE) if alternate is None else alternate
+            log = policy.definition.get(LOG_OF_POLICY) if log is None else log
         exchange.alternate = alternate if isinstance(alternate, str) else None
+        exchange.log = log if isinstance(log, str) else ""
 
     def exchange(self, name: str) -> Exchange:
         """Return an exchange.
@@ -462,7 +469,7 @@ class Topology:
         exchange = vhost.exchanges[record.name] = Exchange(
             record, self._dice, lambda queue: self._is_local(vhost.name, queue)
         )
-        vhost.set_alternate(exchange)
+        vhost.set_up(exchange)
 
 
 def bound(vhost: str, binding: Binding) -> Bound:

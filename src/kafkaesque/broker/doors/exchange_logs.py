@@ -1,0 +1,140 @@
+"""Keeps a message once for many queues: in a topic, to which the queues' records refer.
+
+References follow when the topic has the message, in the order in which messages were published:
+those may have gone to several of its partitions, of which one is slower than another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from kafkaesque.broker.doors.publish_lanes import LoggedTicket, OnKept, PublishLanes, size_of
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
+from kafkaesque.broker.metadata.queue_sealing import may_go
+from kafkaesque.broker.options.queues import KAFKA_TOPIC
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.ids import TopicId
+from kafkaesque.model.log_reference import LogReference, checksum_of
+
+
+class ForQueues(NamedTuple):
+    """A message for queues that get a reference each."""
+
+    message: NewMessage
+    #: Logs of the queues that may give it out at once.
+    at_once: Sequence[TopicId]
+    #: Those that may not, and until when: Unix time in milliseconds.
+    later: Sequence[TopicId] = ()
+    not_before_ms: int = 0
+
+    @property
+    def places(self) -> int:
+        """How many queues there are."""
+        return len(self.at_once) + len(self.later)
+
+
+class _Logged(LoggedTicket):
+    """One message that is on its way."""
+
+    __slots__ = ("in_log", "queues", "topic_id")
+
+    def __init__(
+        self,
+        topic: TopicState,
+        in_log: NewMessage,
+        queues: ForQueues,
+        others: int,
+        on_kept: OnKept,
+        logs: ExchangeLogs,
+    ) -> None:
+        total = 1 + queues.places + others
+        # Bound to the topic and not to this ticket: who refers to himself is left to the collector.
+        on_logged = partial(logs.release, topic.topic_id)
+        super().__init__(total, size_of(in_log), on_kept, topic.name, on_logged)
+        self.topic_id = topic.topic_id
+        self.in_log = in_log
+        self.queues = queues
+
+
+class ExchangeLogs:
+    """See the module."""
+
+    __slots__ = ("_lanes", "_waiting")
+
+    def __init__(self, lanes: PublishLanes) -> None:
+        self._lanes = lanes
+        #: By the topic, in the order in which they were published. `PublishLanes` bounds it.
+        self._waiting: Final[dict[TopicId, deque[_Logged]]] = {}
+
+    def keep(
+        self,
+        topic: TopicState,
+        in_log: NewMessage,
+        queues: ForQueues,
+        others: int,
+        on_kept: OnKept,
+    ) -> LoggedTicket | None:
+        """Append a message to a topic, and then put references to it into queues.
+
+        Whoever calls this brings the ticket to so many `others`. None: there is no room, and
+        `on_kept` was told so.
+        """
+        ticket = _Logged(topic, in_log, queues, others, on_kept, self)
+        if not self._lanes.admit(ticket):
+            return None
+        self._waiting.setdefault(topic.topic_id, deque()).append(ticket)
+        self._lanes.to_topic(topic.name, in_log, ticket)
+        return ticket
+
+    def release(self, topic_id: TopicId) -> None:
+        """Send what nothing waits before."""
+        waiting = self._waiting[topic_id]
+        while waiting and waiting[0].place is not None:
+            self._send(waiting.popleft())
+        if not waiting:
+            del self._waiting[topic_id]
+
+    def _send(self, ticket: _Logged) -> None:
+        queues, place = ticket.queues, ticket.place
+        if place is None or isinstance(place, RequestRefused):
+            if place is not None:
+                self._lanes.fail(ticket, queues.places, place)
+            return
+        reference = [_reference(ticket, place)]
+        for log_id in queues.at_once:
+            self._lanes.to_queue(log_id, reference, ticket)
+        if queues.later:
+            reference = [reference[0]._replace(not_before_ms=queues.not_before_ms)]
+            for log_id in queues.later:
+                self._lanes.to_queue(log_id, reference, ticket)
+
+
+def takes_references(state: ClusterState, queue: QueueState, log: TopicState) -> bool:
+    """Tell whether a queue refers to a topic for its messages; else it gets copies.
+
+    One in a broker's memory does not go to other brokers to read. One that Kafka's clients see is
+    read by them as it stands. And what an encrypted queue has is nowhere in the clear for it.
+    """
+    is_shown = KAFKA_TOPIC in queue.options
+    return queue.home is None and not is_shown and may_go(state, queue, log)
+
+
+def _reference(ticket: _Logged, place: tuple[int, int]) -> NewMessage:
+    """Return a message as queues get it that have it in a topic."""
+    message = ticket.queues.message
+    has_headers = message.headers is ticket.in_log.headers
+    return message._replace(
+        value=None,
+        headers=() if has_headers else message.headers,
+        reference=LogReference(
+            ticket.topic_id,
+            *place,
+            size_bytes=len(message.key or b"") + len(message.value or b""),
+            checksum=checksum_of(message.value),
+            has_headers=has_headers,
+        ),
+    )
