@@ -149,10 +149,11 @@ class JetStream:
             return False
         is_next = payload.startswith(b"+NXT")
 
-        def on_done(is_settled: bool) -> None:
-            if reply and is_settled and not is_next:
+        def confirm(is_settled: bool) -> None:
+            if is_settled:
                 self._office.send(reply, payload=b"")
 
+        on_done = confirm if reply and not is_next else None
         self._settling.take(requester, consumer, token, payload, on_done)
         stream = self._office.streams.look(token.stream)
         if is_next and stream is not None:

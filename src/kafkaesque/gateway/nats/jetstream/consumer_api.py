@@ -23,6 +23,7 @@ from kafkaesque.gateway.nats.jetstream.configs import (
     read_config,
     write_config,
 )
+from kafkaesque.gateway.nats.jetstream.consumer_changes import check_change
 from kafkaesque.gateway.nats.jetstream.consumer_checks import check_consumer
 from kafkaesque.gateway.nats.jetstream.consumers import (
     Consumer,
@@ -103,29 +104,35 @@ class ConsumerApi:
             raise ApiError(ApiCode.NOT_ALLOWED, f"write of subject {target} is not allowed")
         found = self._office.consumers.look(stream.name, config.name or "")
         readers = self._reader_api.readers
-        if found is None and readers.look(stream.name, config.name or "") is None:
+        reader = readers.look(stream.name, config.name or "") if found is None else None
+        before = found or reader
+        if before is None:
             count = sum(1 for _ in self._office.consumers.all(stream.name))
             count += sum(1 for _ in readers.all(stream.name))
             if 0 < stream.config.max_consumers <= count:
                 raise ApiError(ApiCode.CONSUMERS_MAX)
-        if config.ack_policy == "none" and not config.durable_name:
-            self._reader_api.create(request, stream, config)
-            return
-        request.check(Operation.CREATE, _QUEUE, resource)
-        if found is not None:
-            # What has begun is paused by a request of its own.
-            until = found.config.pause_until
-            config = msgspec.structs.replace(config, pause_until=until)
-        if found is None:
             if wanted.action == "update":
                 raise ApiError(ApiCode.CONSUMER_DOES_NOT_EXIST)
-            self._create(request, stream, config)
-        elif write_config(found.config) == write_config(config):
-            self._say_info(request, stream, found, "consumer_create")
-        elif wanted.action == "create":
-            raise ApiError(ApiCode.CONSUMER_EXISTS)
+        is_reader = config.ack_policy == "none" and not config.durable_name
+        if not is_reader or found is not None:
+            request.check(Operation.CREATE, _QUEUE, resource)
+        if before is not None:
+            # What has begun is paused by a request of its own.
+            until = before.config.pause_until
+            config = msgspec.structs.replace(config, pause_until=until)
+            if write_config(before.config) != write_config(config):
+                if wanted.action == "create":
+                    raise ApiError(ApiCode.CONSUMER_EXISTS)
+                subject = before.config.deliver_subject or ""
+                check_change(before.config, config, is_bound=readers.is_wanted(subject))
+        if found is not None:
+            self._maybe_change(request, stream, found, config)
+        elif reader is not None:
+            self._reader_api.change(request, reader, config)
+        elif is_reader:
+            self._reader_api.create(request, stream, config)
         else:
-            self._change(request, stream, found, config)
+            self._create(request, stream, config)
 
     def _wanted(self, request: Request) -> tuple[str, str, CreateConsumer]:
         stream, *more = request.words
@@ -200,13 +207,12 @@ class ConsumerApi:
         self._say_info(request, stream, consumer, "consumer_create")
         self._pushing.look_now()
 
-    def _change(
+    def _maybe_change(
         self, request: Request, stream: Stream, found: Consumer, config: ConsumerConfig
     ) -> None:
-        old = found.config
-        for field in ("ack_policy", "deliver_policy", "opt_start_seq", "opt_start_time"):
-            if getattr(old, field) != getattr(config, field):
-                raise ApiError(ApiCode.CONSUMER_CREATE, f"{field} can not be updated")
+        if write_config(found.config) == write_config(config):
+            self._say_info(request, stream, found, "consumer_create")
+            return
         name = found.queue.queue
         command = ChangeQueue(vhost=name.vhost, name=name.name, changes=changed_options(config))
 
@@ -217,6 +223,7 @@ class ConsumerApi:
         def on_seen(_: bool) -> None:
             now = self._look(stream, config)
             self._say_info(request, stream, now or found, "consumer_create")
+            self._pushing.look_now()
 
         def on_done(refusal: RequestRefused | None) -> None:
             if refusal is not None:

@@ -87,8 +87,12 @@ class Consumers:
 
     def paused_ms(self, consumer: Consumer) -> int:
         """Return for how long a consumer gives out nothing, by what is known of it now."""
-        now = self.look(consumer.stream, consumer.name) or consumer
-        return paused_ms(now.config, self._doors.clock.wall_ms())
+        return paused_ms(self.now(consumer).config, self._doors.clock.wall_ms())
+
+    def now(self, consumer: Consumer) -> Consumer:
+        """Return what a consumer is now; one that is gone is what it was."""
+        found = self.look(consumer.stream, consumer.name)
+        return consumer if found is None or found.log_id != consumer.log_id else found
 
     def all(self, stream: str = "") -> Iterator[Consumer]:
         """Return those of a stream, or of all, by their names."""

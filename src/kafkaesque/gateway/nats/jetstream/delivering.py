@@ -71,7 +71,7 @@ class Delivering:
             self._settling.settle(consumer.log_id, taken.claim)
         elif config.lock_ms(taken.attempt) != config.ack_wait_ms:
             # All were taken for as long as the first time.
-            self._settling.extend(consumer, taken.claim, lambda _: None)
+            self._settling.extend(consumer, taken.claim)
         return len(message.subject) + len(message.headers) + len(message.payload)
 
     def number_of(self, consumer: Consumer) -> int:

@@ -108,7 +108,7 @@ class Pull:
         self._requester: Final = requester
         self._clock: Final = clock
         self._stream: Final = stream
-        self._consumer: Final = consumer
+        self._consumer = consumer
         self._reply: Final = reply
         self._left = min(max(wanted.batch, 1), BATCH_MAX)
         self._bytes_left = wanted.max_bytes or None
@@ -184,6 +184,8 @@ class Pull:
             self._clock.call_later(AGAIN_MS, self._take)
             return
         messages = list(outcome.messages)
+        # It may have other filters by now.
+        self._consumer = self._office.consumers.now(self._consumer)
         if self._is_over:
             self._delivering.give_back(self._consumer, messages)
             return

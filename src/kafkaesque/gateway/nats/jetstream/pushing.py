@@ -2,9 +2,10 @@
 
 Theory of operation. A broker whose clients are subscribed to the subject of such a consumer takes
 messages from its queue and sends them there, as long as they are subscribed. Where clients of
-several brokers are, each takes some; a group's members share them. So it is nobody's task in
-particular, and goes on wherever a client comes back to. What was sent and not acknowledged comes
-again by the queue's locks.
+several brokers are, each takes some; a group's members share them. Several consumers may have one
+subject: whoever is subscribed has them all. So it is nobody's task in particular, and goes on
+wherever a client comes back to. What was sent and not acknowledged comes again by the queue's
+locks.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kafkaesque.gateway.nats.jetstream.office import Office
 from kafkaesque.gateway.nats.jetstream.sinks import PushSink
 from kafkaesque.gateway.nats.jetstream.streams import Stream, key_of
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.ids import TopicId
 
 TAKEN_MAX: Final = 256
 TAKEN_BYTES_MAX: Final = 1024 * 1024
@@ -44,6 +46,7 @@ class Pusher:
         "_stream",
         "_waiting",
         "sink",
+        "subject",
     )
 
     def __init__(
@@ -53,7 +56,8 @@ class Pusher:
         stream: Stream,
         consumer: Consumer,
     ) -> None:
-        config, subject = consumer.config, consumer.config.deliver_subject or ""
+        config = consumer.config
+        self.subject: Final = config.deliver_subject or ""
         self._office: Final = office
         self._delivering: Final = delivering
         self._stream: Final = stream
@@ -66,7 +70,7 @@ class Pusher:
             clock=office.doors.clock,
             send=office.send,
             name=f"{stream.name}.{consumer.name}",
-            subject=subject,
+            subject=self.subject,
             has_flow_control=bool(config.flow_control),
             beat_ms=(config.idle_heartbeat or 0) // NS_PER_MS,
             is_wanted=lambda _: not self._is_over,
@@ -75,8 +79,8 @@ class Pusher:
 
     @property
     def consumer(self) -> Consumer:
-        """Whose messages these are."""
-        return self._consumer
+        """Whose messages these are, as it is now."""
+        return self._office.consumers.now(self._consumer)
 
     def go_on(self) -> None:
         """Send what can be sent."""
@@ -104,11 +108,10 @@ class Pusher:
         self.go_on()
 
     def _send(self, message: q.QueueMessage) -> bool:
-        sink, delivering = self.sink, self._delivering
-        target = self._consumer.config.deliver_subject or ""
-        sent = delivering.deliver(self._stream, self._consumer, message, target)
+        sink, delivering, consumer = self.sink, self._delivering, self.consumer
+        sent = delivering.deliver(self._stream, consumer, message, self.subject)
         if sent:
-            number = delivering.number_of(self._consumer)
+            number = delivering.number_of(consumer)
             sink.on_sent(sent, number, message.offset + 1)
         return sent is not None
 
@@ -158,8 +161,8 @@ class Pushing:
         self._delivering: Final = delivering
         #: How many clients of this broker are subscribed to a subject, by their groups.
         self._subscribed: Final[dict[str, Counter[str]]] = {}
-        #: By the consumer's subject.
-        self._pushers: Final[dict[str, Pusher]] = {}
+        #: By the consumer's subject, which several may have, and by its queue's log.
+        self._pushers: Final[dict[str, dict[TopicId, Pusher]]] = {}
         self._version = -1
         self._look: Timer | None = None
 
@@ -181,10 +184,16 @@ class Pushing:
         del groups[group]
         if not groups:
             self._subscribed.pop(subject, None)
-        pusher = self._pushers.get(subject)
-        if pusher is not None and not self._is_subscribed(pusher.consumer):
-            del self._pushers[subject]
-            pusher.end()
+        for pusher in list(self._pushers.get(subject, {}).values()):
+            if not self._is_subscribed(pusher.consumer):
+                self._end(pusher)
+
+    def _end(self, pusher: Pusher) -> None:
+        pushers = self._pushers[pusher.subject]
+        del pushers[pusher.consumer.log_id]
+        if not pushers:
+            del self._pushers[pusher.subject]
+        pusher.end()
 
     def _is_subscribed(self, consumer: Consumer) -> bool:
         """Tell whether a client of this broker is to have a consumer's messages."""
@@ -194,12 +203,16 @@ class Pushing:
 
     def is_bound(self, consumer: Consumer) -> bool:
         """Tell whether somebody of this broker is subscribed to a consumer's subject."""
-        return (consumer.config.deliver_subject or "") in self._pushers
+        subject = consumer.config.deliver_subject or ""
+        return consumer.log_id in self._pushers.get(subject, {})
 
     def on_flow(self, subject: str) -> None:
         """A client has read what it was sent before."""
-        for pusher in self._pushers.values():
+        for pusher in self._all():
             pusher.sink.on_flow(subject)
+
+    def _all(self) -> list[Pusher]:
+        return [each for pushers in self._pushers.values() for each in pushers.values()]
 
     def _on_look(self) -> None:
         """Begin what clients are subscribed to, and end what is no consumer any more."""
@@ -218,19 +231,18 @@ class Pushing:
             self._find()
 
     def _find(self) -> None:
-        wanted: dict[str, Consumer] = {}
-        for consumer in self._office.consumers.all():
-            subject = consumer.config.deliver_subject
-            if subject and self._is_subscribed(consumer):
-                wanted[subject] = consumer
-        for subject, pusher in list(self._pushers.items()):
-            found = wanted.get(subject)
-            if found is None or found.log_id != pusher.consumer.log_id:
-                pusher.end()
-                del self._pushers[subject]
-        for subject, consumer in wanted.items():
+        wanted = {
+            (consumer.config.deliver_subject or "", consumer.log_id): consumer
+            for consumer in self._office.consumers.all()
+            if consumer.config.deliver_subject and self._is_subscribed(consumer)
+        }
+        for pusher in self._all():
+            if (pusher.subject, pusher.consumer.log_id) not in wanted:
+                self._end(pusher)
+        for (subject, log_id), consumer in wanted.items():
             stream = self._office.streams.look(consumer.stream)
-            if subject not in self._pushers and stream is not None and key_of(subject) is not None:
+            is_there = log_id in self._pushers.get(subject, {})
+            if not is_there and stream is not None and key_of(subject) is not None:
                 made = Pusher(self._office, self._delivering, stream, consumer)
-                self._pushers[subject] = made
+                self._pushers.setdefault(subject, {})[log_id] = made
                 made.go_on()

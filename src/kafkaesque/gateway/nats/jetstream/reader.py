@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -41,6 +42,7 @@ class Reader:
 
     __slots__ = (
         "_again",
+        "_behind_firsts",
         "_filters",
         "_firsts",
         "_is_over",
@@ -49,6 +51,8 @@ class Reader:
         "_next",
         "_office",
         "_on_over",
+        "_passed",
+        "_reading_number",
         "_resume_at",
         "_waiting",
         "_wanted_ms",
@@ -78,16 +82,22 @@ class Reader:
         self.created_ms: Final = office.doors.clock.wall_ms()
         #: Set by whoever makes it, before it begins.
         self.sink: Sink | None = None
-        self._filters: Final = [NATS.read_filter(each) for each in config.filters]
+        self._filters = [NATS.read_filter(each) for each in config.filters]
         #: Messages before the next one that are wanted: the last ones of their subjects.
         self._firsts: deque[int] = deque()
+        #: Where all others begin, if there are such.
+        self._behind_firsts = 0
         self._next = 1
+        #: All before it was sent, or passed over when somebody could have taken it.
+        self._passed = 1
         #: Messages that were read and not sent, because nobody could take them.
         self._waiting: deque[Message] = deque()
         self._resume_at = 1
         self.consumer_sequence = 0
         self.stream_sequence = 0
         self._is_reading = False
+        #: Of what is being read: an answer to an earlier one comes too late.
+        self._reading_number = 0
         self._is_over = False
         self._wanted_ms = office.doors.clock.now_ms()
         self._again: Timer | None = None
@@ -109,11 +119,12 @@ class Reader:
         policy = self.config.deliver_policy
         if policy == "last_per_subject":
             self._firsts = deque(view.last_per_subject(self.config.filters))
-            self._next = view.last_sequence + 1
+            self._next = self._behind_firsts = view.last_sequence + 1
         elif policy == "new":
             self._next = view.last_sequence + 1
         else:
             self._next = max(start_of(self.config, view) or 1, view.first_sequence)
+        self._passed = self._next
         self.go_on()
 
     def end(self, code: int = 409, what: str = "Consumer Deleted") -> None:
@@ -126,6 +137,21 @@ class Reader:
         if self.sink is not None:
             self.sink.end(code, what)
         self._on_over(self)
+
+    def change(self, config: ConsumerConfig) -> None:
+        """Go on behind what was sent last, with other filters maybe."""
+        self.config = config
+        self._filters = [NATS.read_filter(each) for each in config.filters]
+        unsent = [each.sequence for each in self._waiting]
+        self._waiting.clear()
+        firsts = [*(each for each in unsent if each < self._behind_firsts), *self._firsts]
+        wanted = set(self.stream.log.view.last_per_subject(config.filters)) if firsts else set()
+        self._firsts = deque(each for each in firsts if each in wanted)
+        self._next = min(self._next, self._passed)
+        # What is being read may pass over messages that are wanted now.
+        self._is_reading = False
+        self._reading_number += 1
+        self.go_on()
 
     def pause(self, until: str | None) -> None:
         """Send nothing until a time; None: go on."""
@@ -191,6 +217,7 @@ class Reader:
             return False
         self.consumer_sequence += 1
         self.stream_sequence = message.sequence
+        self._passed = max(self._passed, message.sequence + 1)
         sink.on_sent(size, self.consumer_sequence, self.stream_sequence)
         return True
 
@@ -207,6 +234,7 @@ class Reader:
             known = [each for each in found if each]
             self._resume_at = min(known) if known else max(self._next, view.last_sequence + 1)
             if not known and self.sink is not None:
+                self._passed = max(self._passed, view.last_sequence + 1)
                 self.sink.on_empty()
         is_known = self._resume_at <= view.last_sequence
         wait_ms = 0 if is_known else WAIT_MS
@@ -215,16 +243,16 @@ class Reader:
             self._resume_at - 1,
             CHUNK_BYTES,
             READ_MS_MAX + wait_ms,
-            self._on_fetched,
+            partial(self._on_fetched, self._reading_number),
             wait_ms=wait_ms,
         )
 
-    def _on_fetched(self, outcome: FetchResult | RequestRefused) -> None:
-        if self._is_over:
+    def _on_fetched(self, number: int, outcome: FetchResult | RequestRefused) -> None:
+        if self._is_over or number != self._reading_number:
             return
         if isinstance(outcome, OffsetOutOfRange):
             # It was removed by age or size meanwhile.
-            self.stream.log.catch_up(lambda _: self._on_read([]))
+            self.stream.log.catch_up(lambda _: self._on_read(number, []))
         elif isinstance(outcome, RequestRefused):
             self._is_reading = False
             self._look_later()
@@ -236,9 +264,11 @@ class Reader:
                 if read_removal(each) is None
             ]
             last = records[-1].offset + 1 if records else 0
-            self.stream.log.catch_up(lambda _: self._on_read(messages, last))
+            self.stream.log.catch_up(lambda _: self._on_read(number, messages, last))
 
-    def _on_read(self, messages: list[Message], last: int = 0) -> None:
+    def _on_read(self, number: int, messages: list[Message], last: int = 0) -> None:
+        if number != self._reading_number:
+            return
         self._is_reading = False
         view = self.stream.log.view
         if self._firsts:

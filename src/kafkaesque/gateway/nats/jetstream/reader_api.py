@@ -43,6 +43,13 @@ class ReaderApi:
 
         stream.log.catch_up(on_read)
 
+    def change(self, request: Request, reader: Reader, config: ConsumerConfig) -> None:
+        """Let a reader go on as something else."""
+        self.readers.change(reader, config)
+        reader.stream.log.catch_up(
+            lambda _: request.answer("consumer_create", **self.info_of(reader))
+        )
+
     def say_info(self, request: Request, reader: Reader) -> None:
         """Answer with what a reader is."""
         reader.stream.log.catch_up(

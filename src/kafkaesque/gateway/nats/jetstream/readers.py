@@ -9,7 +9,7 @@ from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, ConsumerConfig
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.office import Entitled, Office
 from kafkaesque.gateway.nats.jetstream.reader import Reader
-from kafkaesque.gateway.nats.jetstream.sinks import PullSink, PushSink
+from kafkaesque.gateway.nats.jetstream.sinks import PullSink, PushSink, Sink
 from kafkaesque.gateway.nats.jetstream.streams import Stream, key_of
 
 #: Of one broker.
@@ -50,22 +50,33 @@ class Readers:
         if len(self._by_name) >= READERS_MAX:
             raise ApiError(ApiCode.CONSUMER_CREATE, "this server has too many consumers")
         reader = Reader(self._office, stream, config, maker, self._forget)
-        clock = self._office.doors.clock
-        if config.deliver_subject:
-            reader.sink = PushSink(
-                clock=clock,
-                send=self._office.send,
-                name=f"{stream.name}.{reader.name}",
-                subject=config.deliver_subject,
-                has_flow_control=bool(config.flow_control),
-                beat_ms=(config.idle_heartbeat or 0) // NS_PER_MS,
-                is_wanted=self.is_wanted,
-                go_on=reader.go_on,
-            )
-        else:
-            reader.sink = PullSink(clock, self._office.send)
+        reader.sink = self._sink_of(reader, config)
         self._by_name[key] = reader
         return reader
+
+    def change(self, reader: Reader, config: ConsumerConfig) -> None:
+        """Let a reader go on where it is with another configuration."""
+        subject = config.deliver_subject
+        sink = reader.sink
+        if sink is not None and subject != reader.config.deliver_subject:
+            sink.end(409, "Consumer Deleted")
+            reader.sink = self._sink_of(reader, config)
+        reader.change(config)
+
+    def _sink_of(self, reader: Reader, config: ConsumerConfig) -> Sink:
+        clock = self._office.doors.clock
+        if not config.deliver_subject:
+            return PullSink(clock, self._office.send)
+        return PushSink(
+            clock=clock,
+            send=self._office.send,
+            name=f"{reader.stream.name}.{reader.name}",
+            subject=config.deliver_subject,
+            has_flow_control=bool(config.flow_control),
+            beat_ms=(config.idle_heartbeat or 0) // NS_PER_MS,
+            is_wanted=self.is_wanted,
+            go_on=reader.go_on,
+        )
 
     def is_wanted(self, subject: str) -> bool:
         """Tell whether anybody is subscribed to a subject."""

@@ -1,12 +1,12 @@
 """Acknowledgements: what a client says of a message that it was given.
 
 Those of one turn are one request for each queue. What is told to the client (`+ACK` with a reply)
-is told when it is committed, and then no broker's death brings the message again.
+is told when it is committed, and then no broker's death brings the message again. Whoever asks once
+more of a message that is done with is told so once more (`repeats.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,13 +18,13 @@ from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, read_config
 from kafkaesque.gateway.nats.jetstream.consumers import Consumer
 from kafkaesque.gateway.nats.jetstream.errors import ApiError
 from kafkaesque.gateway.nats.jetstream.office import Office, Requester
+from kafkaesque.gateway.nats.jetstream.repeats import OnSettled, Repeats
 from kafkaesque.gateway.nats.jetstream.subjects import AckToken
 from kafkaesque.gateway.nats.jetstream.times import read_duration
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicId
 from kafkaesque.queues.requests import Claim
 
-OnSettled = Callable[[bool], None]
 #: What a message is done with.
 _DONE: Final = frozenset((b"", b"+ACK", b"+OK"))
 #: Claims of one request.
@@ -56,13 +56,16 @@ class Settling:
         consumer: Consumer,
         token: AckToken,
         payload: bytes,
-        on_done: OnSettled,
+        on_done: OnSettled | None,
     ) -> None:
-        """Do what an acknowledgement says; call with whether it is done, and committed."""
+        """Do what an acknowledgement says; call with whether it is done, and committed.
+
+        None: nobody wants to know.
+        """
         rights = requester.rights
         resource = queue_resource(consumer.queue.queue)
         if rights is not None and not rights.may(Operation.READ, ResourceType.QUEUE, resource):
-            on_done(False)
+            _tell(on_done, is_done=False)
             return
         word = payload.strip().partition(b" ")[0]
         claim, log_id = token.claim, consumer.log_id
@@ -71,30 +74,39 @@ class Settling:
             nak = q.ReleaseMessages(
                 log_id=log_id, claims=[claim], is_failed=True, delay_ms=delay_ms
             )
-            self._ask(nak, on_done)
+            self._ask(nak, claim, on_done)
         elif word.startswith(b"+WPI"):
             self.extend(consumer, claim, on_done)
         elif word.startswith(b"+TERM"):
-            self._ask(q.RejectMessages(log_id=log_id, claims=[claim]), on_done)
+            self._ask(q.RejectMessages(log_id=log_id, claims=[claim]), claim, on_done)
         elif word not in _DONE and not word.startswith(b"+NXT"):
             # Whoever has a later release's word for something is not done with the message.
-            on_done(False)
+            _tell(on_done, is_done=False)
         elif consumer.config.ack_policy == "all":
             self._settle_up_to(consumer, claim, on_done)
         else:
             self.settle(log_id, claim, on_done)
 
-    def extend(self, consumer: Consumer, claim: Claim, on_done: OnSettled) -> None:
+    def extend(self, consumer: Consumer, claim: Claim, on_done: OnSettled | None = None) -> None:
         """A message is its receiver's for as long as the consumer says, from now on."""
         lock_ms = consumer.config.lock_ms(claim.attempt)
         request = q.ExtendLocks(log_id=consumer.log_id, claims=[claim], lock_ms=lock_ms)
-        self._ask(request, on_done)
+        self._ask(request, claim, on_done)
 
     def _ask(
-        self, request: q.ReleaseMessages | q.ExtendLocks | q.RejectMessages, on_done: OnSettled
+        self,
+        request: q.ReleaseMessages | q.ExtendLocks | q.RejectMessages,
+        claim: Claim,
+        on_done: OnSettled | None,
     ) -> None:
         def on_outcome(outcome: q.ClaimsResult | RequestRefused) -> None:
-            on_done(isinstance(outcome, q.ClaimsResult) and not outcome.stale)
+            if on_done is None:
+                return
+            if isinstance(outcome, q.ClaimsResult) and outcome.stale:
+                found = Repeats(self._office, request.log_id, [(claim, on_done)], settles=False)
+                found.find()
+            else:
+                on_done(isinstance(outcome, q.ClaimsResult))
 
         self._office.ask(request, q.ClaimsResult, on_outcome)
 
@@ -117,17 +129,25 @@ class Settling:
     def _settle(self, log_id: TopicId, claims: list[tuple[Claim, OnSettled | None]]) -> None:
         def on_outcome(outcome: q.ClaimsResult | RequestRefused) -> None:
             # What somebody else has by now was settled too late, and comes again.
-            stale = set(outcome.stale) if isinstance(outcome, q.ClaimsResult) else None
+            stale = set(outcome.stale) if isinstance(outcome, q.ClaimsResult) else set()
+            is_done = isinstance(outcome, q.ClaimsResult)
+            late: list[tuple[Claim, OnSettled]] = []
             for claim, on_done in claims:
-                if on_done is not None:
-                    on_done(stale is not None and claim not in stale)
+                if on_done is None:
+                    continue
+                if claim in stale:
+                    late.append((claim, on_done))
+                else:
+                    on_done(is_done)
+            if late:
+                Repeats(self._office, log_id, late, settles=True).find()
 
         request = q.SettleMessages(
             log_id=log_id, claims=[claim for claim, _ in claims], may_be_late=True
         )
         self._office.ask(request, q.ClaimsResult, on_outcome)
 
-    def _settle_up_to(self, consumer: Consumer, last: Claim, on_done: OnSettled) -> None:
+    def _settle_up_to(self, consumer: Consumer, last: Claim, on_done: OnSettled | None) -> None:
         """Settle a message, and all before it that are out."""
         log_id = consumer.log_id
 
@@ -139,7 +159,7 @@ class Settling:
 
         def on_peeked(outcome: q.PeekedMessages | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
-                on_done(False)
+                _tell(on_done, is_done=False)
                 return
             found = [each for each in outcome.messages if each.message.offset < last.first]
             for each in found:
@@ -151,6 +171,11 @@ class Settling:
                 self.settle(log_id, last, on_done)
 
         look(0)
+
+
+def _tell(on_done: OnSettled | None, *, is_done: bool) -> None:
+    if on_done is not None:
+        on_done(is_done)
 
 
 def _delay_ms(raw: bytes) -> int:
