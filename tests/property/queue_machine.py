@@ -33,6 +33,7 @@ POLICIES = (
     Policy(lock_ms=20, messages_max=5, overflow=Overflow.REJECT, deduplication_ms=80),
     Policy(lock_ms=20, ttl_ms=400, delay_ms=10, deduplication_ms=80, priorities=2),
     Policy(lock_ms=20, sharing=Sharing.SINGLE_ACTIVE, in_flight_max=3, grace_ms=15),
+    Policy(lock_ms=20, ttl_ms=100, keeps_begun=True, grace_ms=15),
 )
 SESSIONS = (b"s1", b"s2", b"s3")
 

@@ -263,6 +263,8 @@ class Model:
                 self._check_end_of_flight(offset, held, self.asked.returned)
                 assert held.place is not Place.PARKED
                 assert self._is_life_over(held), f"the life of {offset} ends early"
+                before = held.failures - (held.place is Place.IN_FLIGHT)
+                assert not (self.policy.keeps_begun and before > 0), f"{offset} has begun"
             case Reason.TOO_LONG:
                 assert held.place in (Place.READY, Place.DELAYED)
                 assert self._is_too_long(), f"{offset} is dropped though there is room"

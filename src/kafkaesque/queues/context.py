@@ -86,7 +86,7 @@ class Context:
         expired, failed = [], []
         back: dict[int, list[int]] = {}
         for offset in offsets:
-            if self.is_life_over(offset):
+            if self.is_life_over(offset, is_failed=is_failed):
                 expired.append(offset)
             elif is_failed and self._has_failed_too_often(offset):
                 failed.append(offset)
@@ -97,14 +97,24 @@ class Context:
         self.give_up(Reason.EXPIRED, expired)
         self.give_up(Reason.ATTEMPTS, failed)
 
-    def is_life_over(self, offset: int) -> bool:
-        """Whether a message has outlived its own time or the queue's."""
+    def is_life_over(self, offset: int, *, is_failed: bool) -> bool:
+        """Whether a message in flight has outlived its own time or the queue's.
+
+        `is_failed`: the attempt that ends now counts.
+        """
         state, wall_ms = self.state, self.now.wall_ms
+        if state.policy.keeps_begun and state.failures_of(offset) > (0 if is_failed else 1):
+            return False
         ends_ms = state.expiry[offset]
         if ends_ms and ends_ms <= wall_ms:
             return True
         ttl_ms = state.policy.ttl_ms
         return bool(ttl_ms) and state.ages.arrived_ms(offset) + ttl_ms <= wall_ms
+
+    def may_expire(self, offset: int) -> bool:
+        """Whether a message waits whose life may end."""
+        is_begun = self.state.policy.keeps_begun and self.state.failures_of(offset) > 0
+        return self.waits(offset) and not is_begun
 
     def waits(self, offset: int) -> bool:
         """Whether a message is ready or delayed."""

@@ -88,6 +88,8 @@ class Policy:
     redrive_rate: int = 0
     #: Groups are given messages in turn: a busy one does not let the others wait behind it.
     is_fair_by_group: bool = False
+    #: A message does not outlive its time before somebody has had it; after that it does.
+    keeps_begun: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be.

@@ -112,7 +112,7 @@ class Upkeep:
         due = state.expiry.pop_due(self._context.now.wall_ms, STEP_MAX)
         if due:
             self.is_behind = self.is_behind or len(due) == STEP_MAX
-            over = sorted(offset for _, offset in due if self._context.waits(offset))
+            over = sorted(offset for _, offset in due if self._context.may_expire(offset))
             self._context.give_up(Reason.EXPIRED, over)
 
     def _end_old_lives(self) -> None:
@@ -126,7 +126,7 @@ class Upkeep:
         looked_at = list(islice(self._living(self._lived_to, until), STEP_MAX))
         self.is_behind = self.is_behind or len(looked_at) == STEP_MAX
         self._lived_to = looked_at[-1] + 1 if len(looked_at) == STEP_MAX else until
-        over = [offset for offset in looked_at if self._context.waits(offset)]
+        over = [offset for offset in looked_at if self._context.may_expire(offset)]
         self._context.give_up(Reason.EXPIRED, over)
 
     def _next_old_ms(self) -> int | None:

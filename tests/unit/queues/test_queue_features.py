@@ -163,6 +163,27 @@ def test_a_time_to_live_that_is_set_later_holds_for_what_waits() -> None:
     assert places(host) == [Place.READY], "what comes back is looked at"
 
 
+@pytest.mark.parametrize("ttl_ms", [0, 50])
+def test_what_somebody_has_had_lives_on_where_the_queue_keeps_it(ttl_ms: int) -> None:
+    host = queue(keeps_begun=True, ttl_ms=ttl_ms)
+    not_after_ms = 0 if ttl_ms else host.wall_ms + 50
+    had, given_back, _ = host.put(*[Message(not_after_ms=not_after_ms)] * 3)
+    first, second = (host.take(lock_ms=10_000) for _ in range(2))
+    host.ask(GiveBack, claims=first, is_failed=True)
+    assert host.take(lock_ms=10_000)[0].first == had
+    host.pass_time(100)
+    # Nobody has tried the second one, and the third one still waits.
+    host.ask(GiveBack, claims=second)
+    host.pass_time(10_000)
+    assert [each.offset for each in host.table.browse(0, 9)] == [had]
+    host.new_leader()
+    host.pass_time(100)
+    assert host.take(lock_ms=100) == (Claim(had, had + 1, 3),)
+    assert given_back == second[0].first
+    host.pass_time(200)
+    assert places(host) == [Place.READY]
+
+
 # -- limits
 
 

@@ -487,6 +487,8 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         deduplication_count=number("deduplication.max.ids"),
         in_flight_max=number("max.in.flight"),
         redrive_rate=number(REDRIVE_RATE),
+        # What a client was sent comes again, however late (MQTT 4.3.3-7).
+        keeps_begun=bool(values[MQTT_SESSION]),
     )
     policy.check()
     return policy

@@ -263,6 +263,8 @@ class Delivering:
             link.codec.version,
             link.shared.clock.wall_ms(),
             is_of_queue=taken is not None,
+            # What is shared may have been sent to somebody else.
+            is_begun=item.is_repeated and item.qos > 0 and item.packet_id > 0,
         )
         if not may_receive(link, item.message.key):
             self._withhold(taken)

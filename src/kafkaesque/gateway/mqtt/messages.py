@@ -199,9 +199,21 @@ class Encoded:
         return len(self._of_queues)
 
     def variant(
-        self, message: LiveMessage, version: Version, now_ms: int, *, is_of_queue: bool = False
+        self,
+        message: LiveMessage,
+        version: Version,
+        now_ms: int,
+        *,
+        is_of_queue: bool = False,
+        is_begun: bool = False,
     ) -> PublishVariant | None:
-        """Return a message in a version; None if it cannot be said in MQTT, or its life is over."""
+        """Return a message in a version; None if it cannot be said in MQTT, or its life is over.
+
+        `is_begun`: it was sent before, so that its life does not end any more (4.3.3-7).
+        """
+        if is_begun and 0 < message.expires_ms <= now_ms:
+            # The least that can be said to be left; and nobody else is sent it so.
+            return _variant_of(message, version, message.expires_ms - 1)
         now_s = now_ms // 1_000
         if message is not self._message or now_s != self._now_s:
             if now_s != self._now_s:
