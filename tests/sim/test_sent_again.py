@@ -10,6 +10,7 @@ from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.feed import Feed
 from kafkaesque.gateway.mqtt.journal import Journal
 from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
+from kafkaesque.gateway.mqtt.retained_keeping import RetainedKeeping
 from tests.sim import sent_scenario as scenarios
 from tests.sim.seeds import first_of
 from tests.sim.test_light_invariants import find
@@ -26,13 +27,8 @@ def test_a_subscription_that_changes_unnoticed_is_found(monkeypatch: pytest.Monk
 
 
 def test_a_retained_message_that_nobody_keeps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_kept(feed: RetainedFeed, _: object) -> None:
-        feed._page.extend(feed._to_keep)
-        feed._to_keep.clear()
-        feed._is_keeping = False
-        feed._on_news()
-
-    monkeypatch.setattr(RetainedFeed, "_keep", not_kept)
+    monkeypatch.setattr(RetainedKeeping, "begin", lambda _, __, then: then(None))
+    monkeypatch.setattr(RetainedFeed, "_is_kept", lambda _, __: False)
     find(scenarios.sent_again, [1, 2, 3], "did not come again")
 
 

@@ -20,11 +20,12 @@ from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.desk import Desk
-from kafkaesque.gateway.mqtt.feed import Feed
-from kafkaesque.gateway.mqtt.journal import Journal
+from kafkaesque.gateway.mqtt.feed import Feed, Taken
+from kafkaesque.gateway.mqtt.journal import Journal, Owed
 from kafkaesque.gateway.mqtt.opening import Opening
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.publishing import Publishing
+from kafkaesque.gateway.mqtt.retained_keeping import RetainedKeeping
 from kafkaesque.gateway.mqtt.shares import Shares
 from kafkaesque.gateway.mqtt.subscribing import Subscribing
 from kafkaesque.gateway.mqtt.wills import Testament
@@ -68,6 +69,7 @@ class MqttConnection(MqttLink):
         "_is_blocked",
         "_is_receiving",
         "_journal",
+        "_keeping",
         "_opening",
         "_publishing",
         "_shares",
@@ -81,10 +83,11 @@ class MqttConnection(MqttLink):
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(desk, shared)
         self._shares: Final = Shares(desk, self)
-        self._journal: Final = Journal(self, self._on_recovered, self._on_released)
+        self._journal: Final = Journal(self, self._on_recovered, self._on_released, self._on_owed)
+        self._keeping: Final = RetainedKeeping(self, self._journal)
         self._delivering: Final = Delivering(self, self._shares, self._journal)
         self._publishing: Final = Publishing(self, self._journal)
-        self._subscribing: Final = Subscribing(self, self._delivering, self._shares)
+        self._subscribing: Final = Subscribing(self, self._delivering, self._shares, self._keeping)
         self._testament: Final = Testament(self)
         self._opening: Final = Opening(self, self)
         #: What has come and waits for what came before. A list, as what else waits for a client:
@@ -295,10 +298,14 @@ class MqttConnection(MqttLink):
     def _on_recovered(self, staged: list[int]) -> None:
         """The notes of the session are read: what the client sends can be understood."""
         self._publishing.resume(staged)
+        self._keeping.resume()
         self.done()
 
     def _on_released(self, packet_id: int) -> None:
         self._delivering.resume_release(packet_id)
+
+    def _on_owed(self, taken: Taken, owed: Owed) -> None:
+        self._keeping.take_note(taken, owed)
 
     def credit(self, feed: Feed) -> int:
         """See `FeedOwner`."""

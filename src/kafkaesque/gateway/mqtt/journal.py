@@ -2,7 +2,7 @@
 
 Theory of operation. A session that is kept writes notes into its queue, which come back to whoever
 has the session before all messages (they have a higher priority), and are settled when they are
-history. Three kinds:
+history. Four kinds:
 
 - *staged*: a message that the client has published with QoS 2. It is committed before PUBREC is
   sent, and published at PUBREL, under an identity that is made of its place in the queue. A repeat
@@ -11,9 +11,10 @@ history. Three kinds:
 - *released*: the client has said PUBREC to a message. From then on it may not be sent again, and
   PUBREL may be owed (4.3.3-6). It is committed before PUBREL is sent.
 - *sent*: how messages under way were sent, before a subscription changes (`sent_as.py`).
+- *owed*: from where on retained messages are to be put into the queue yet (`retained_keeping.py`).
 
-A retained message that waits for the client (`retained_feed.py`) is no note, and says in the same
-header how it is to be sent: its subscription need not be there any more.
+A retained message that waits for the client is no note, and says in the same header how it is to be
+sent: its subscription need not be there any more.
 
 Nothing that the client has sent is carried out before the notes are read. A note is told from a
 message of a stranger by the session's secret.
@@ -25,6 +26,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.feed import TIMEOUT_MS, WAIT_MS, Feed, Taken
@@ -34,14 +37,16 @@ from kafkaesque.gateway.mqtt.sessions import NOTE_PRIORITY, Session
 from kafkaesque.gateway.mqtt.subscriptions import Match
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.model.message_headers import IDENTITY_BYTES, NOTE_MQTT
+from kafkaesque.routing.names import NameKey
 
 PUT_TIMEOUT_MS: Final = 30_000
 _STAGED: Final = "staged"
 _RELEASED: Final = "released"
 _SENT: Final = "sent"
+_OWED: Final = "owed"
 _RETAINED: Final = "retained"
 #: How many numbers a note has at least.
-_NUMBERS_MIN: Final = {_STAGED: 1, _RELEASED: 2, _SENT: 0, _RETAINED: 1}
+_NUMBERS_MIN: Final = {_STAGED: 1, _RELEASED: 2, _SENT: 0, _OWED: 0, _RETAINED: 1}
 
 OnDone = Callable[[RequestRefused | None], None]
 #: Returns messages that are under way.
@@ -59,6 +64,25 @@ class Staged(NamedTuple):
         """By which queues know it if it is published twice."""
         place = b"%b %d" % (self.taken.feed.queue.topic_id, self.taken.offset)
         return sha256(place).digest()[:IDENTITY_BYTES]
+
+
+class Owed(NamedTuple):
+    """How far copies of what is retained for a filter are."""
+
+    topic_filter: str
+    #: The last name that was looked at; None: all is to be done yet.
+    after: NameKey | None = None
+    is_done: bool = False
+    #: Where the first note is; -1: this is the first one.
+    first: int = -1
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    """What stands in a note about that."""
+
+    topic_filter: str
+    after: str | None
+    is_done: bool
 
 
 class _Release:
@@ -82,6 +106,7 @@ class Journal:
     __slots__ = (
         "_is_noting",
         "_link",
+        "_on_owed",
         "_on_recovered",
         "_on_released",
         "_releases",
@@ -99,9 +124,14 @@ class Journal:
         link: MqttLink,
         on_recovered: Callable[[list[int]], None],
         on_released: Callable[[int], None],
+        on_owed: Callable[[Taken, Owed], None],
     ) -> None:
-        """Take what to do: with packet ids of staged messages, and where PUBREL is owed."""
+        """Take what to do: with packet ids of staged messages, and where something is owed.
+
+        That is PUBREL, or copies of retained messages; who is told of these settles the note.
+        """
         self._link: Final = link
+        self._on_owed: Final = on_owed
         self._on_recovered: Final = on_recovered
         self._on_released: Final = on_released
         self.is_recovered = True
@@ -166,6 +196,11 @@ class Journal:
             self._take_staged(numbers[0], Staged(taken, record))
         elif kind == _SENT:
             self._sent.take(numbers, taken)
+        elif kind == _OWED:
+            place = msgspec.json.decode(record.value or b"", type=_Place)
+            after = None if place.after is None else NameKey(place.after)
+            first = numbers[0] if numbers else record.offset
+            self._on_owed(taken, Owed(place.topic_filter, after, place.is_done, first))
         else:
             self._take_released(numbers[0], numbers[1], taken)
         return True
@@ -190,12 +225,6 @@ class Journal:
             on_done(None)
             return
         feed = session.feed
-        note = message._replace(
-            headers=(*message.headers, _said(session, kind, numbers)),
-            priority=NOTE_PRIORITY,
-            # Expiry does not end an exchange that has begun (4.3.3-7).
-            not_after_ms=0,
-        )
 
         def on_put(outcome: q.PutResult | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
@@ -205,15 +234,20 @@ class Journal:
             if offset < 0:
                 on_done(OverBound("the session has too many messages"))
                 return
-            if offset in self._seen:
-                self._seen.remove(offset)
-            else:
-                self._unseen.add(offset)
+            self._expect(offset)
             on_done(None)
             feed.go_on()
 
         ask = self._link.desk.doors.queues.put
+        note = _note(session, kind, numbers, message)
         ask(session.queue.topic_id, [note], PUT_TIMEOUT_MS, on_put)
+
+    def _expect(self, offset: int) -> None:
+        """A note is committed: it comes back, or has done so."""
+        if offset in self._seen:
+            self._seen.remove(offset)
+        else:
+            self._unseen.add(offset)
 
     # -- what the client publishes
 
@@ -299,6 +333,41 @@ class Journal:
             del self._releases[packet_id]
             release.note.feed.settle(release.note)
 
+    # -- what is retained
+
+    def put_copies(
+        self,
+        copies: Sequence[NewMessage],
+        owed: Sequence[Owed],
+        on_done: Callable[[list[int] | RequestRefused], None],
+    ) -> None:
+        """Put retained messages into the queue, and what is owed then: all of it, or nothing.
+
+        `on_done` is told at the commit where each is, the notes last; -1: the queue is full.
+        """
+        session = self._link.session
+        if session is None:
+            on_done([-1] * (len(copies) + len(owed)))
+            return
+        feed = session.feed
+        notes = [
+            _note(session, _OWED, () if each.first < 0 else (each.first,), _place_of(each))
+            for each in owed
+        ]
+
+        def on_put(outcome: q.PutResult | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                on_done(outcome)
+                return
+            for offset in outcome.offsets[len(copies) :]:
+                if offset >= 0:
+                    self._expect(offset)
+            on_done(outcome.offsets)
+            feed.go_on()
+
+        put = self._link.desk.doors.queues.put
+        put(session.queue.topic_id, [*copies, *notes], PUT_TIMEOUT_MS, on_put)
+
     # -- how it is sent
 
     def match(self, record: q.QueueMessage) -> Match | None:
@@ -347,6 +416,20 @@ def as_retained(session: Session, message: NewMessage, match: Match) -> NewMessa
     """Return a retained message as it waits in a session's queue."""
     said = _said(session, _RETAINED, (match.qos, *match.identifiers))
     return message._replace(headers=(*message.headers, said))
+
+
+def _note(session: Session, kind: str, numbers: Sequence[int], message: NewMessage) -> NewMessage:
+    return message._replace(
+        headers=(*message.headers, _said(session, kind, numbers)),
+        priority=NOTE_PRIORITY,
+        # Expiry does not end an exchange that has begun (4.3.3-7).
+        not_after_ms=0,
+    )
+
+
+def _place_of(owed: Owed) -> NewMessage:
+    place = _Place(owed.topic_filter, owed.after, owed.is_done)
+    return NewMessage(msgspec.json.encode(place))
 
 
 def _said(session: Session, kind: str, numbers: Sequence[int]) -> tuple[str, bytes]:

@@ -22,6 +22,7 @@ from kafkaesque.gateway.mqtt.authorization import may_share, may_subscribe
 from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.desk import TIMEOUT_MS
 from kafkaesque.gateway.mqtt.ports import MqttLink
+from kafkaesque.gateway.mqtt.retained_keeping import RetainedKeeping
 from kafkaesque.gateway.mqtt.sessions import Session
 from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
 from kafkaesque.gateway.mqtt.subscriptions import (
@@ -31,7 +32,7 @@ from kafkaesque.gateway.mqtt.subscriptions import (
 )
 from kafkaesque.gateway.mqtt.sys_topics import is_of_sys
 from kafkaesque.model.errors import OverBound, RequestRefused
-from kafkaesque.protocols.mqtt.errors import protocol_error
+from kafkaesque.protocols.mqtt.errors import MqttError, protocol_error
 from kafkaesque.protocols.mqtt.filters import filter_reason, is_shared
 from kafkaesque.protocols.mqtt.packets import (
     Suback,
@@ -55,10 +56,13 @@ OnReason = Callable[[ReasonCode], None]
 class Subscribing(Receiver):
     """See the module."""
 
-    __slots__ = ("_by_live", "_delivering", "_link", "_shares")
+    __slots__ = ("_by_live", "_delivering", "_keeping", "_link", "_shares")
 
-    def __init__(self, link: MqttLink, delivering: Delivering, shares: Shares) -> None:
+    def __init__(
+        self, link: MqttLink, delivering: Delivering, shares: Shares, keeping: RetainedKeeping
+    ) -> None:
         self._link: Final = link
+        self._keeping: Final = keeping
         self._shares: Final = shares
         self._delivering: Final = delivering
         self._by_live: Final[dict[LiveSubscription, Subscribed]] = {}
@@ -119,7 +123,7 @@ class Subscribing(Receiver):
             reasons[number] = reason
             left -= 1
             if not left:
-                link.done(lambda: self._confirm(packet, reasons, old))
+                self._promise(packet, reasons, old)
 
         link.begin()
         last = {each.topic_filter: at for at, each in enumerate(packet.subscriptions)}
@@ -131,22 +135,52 @@ class Subscribing(Receiver):
                 reason = filter_reason(each.topic_filter)
                 on_one(number, reason if reason.is_error else _GRANTED[each.qos])
 
-    def _confirm(self, packet: Subscribe, reasons: list[ReasonCode], old: set[str]) -> None:
+    def _promise(self, packet: Subscribe, reasons: list[ReasonCode], old: set[str]) -> None:
+        """Answer once it is committed that the session gets what is retained."""
         link = self._link
-        granted = [
-            each
-            for each, reason in zip(packet.subscriptions, reasons, strict=True)
-            if not reason.is_error
-        ]
+        wanting = self._wanting_retained(packet, reasons, old)
+        kept = [each for each in wanting if each.options.qos and each.watcher is None]
+        if link.session is None or not kept:
+            link.done(lambda: self._confirm(packet, reasons, wanting))
+            return
+
+        def on_kept(refusal: RequestRefused | None) -> None:
+            if refusal is None:
+                link.done(lambda: self._confirm(packet, reasons, wanting))
+            else:
+                # Some of it may be there: the client subscribes again when it is back.
+                what = f"retained messages cannot be kept: {refusal}"
+                link.done(lambda: link.fail(MqttError(_R.SERVER_BUSY, what)))
+            self._delivering.end_change()
+
+        # They come behind SUBACK, as most brokers have it.
+        self._delivering.begin_change()
+        self._keeping.begin(kept, on_kept)
+
+    def _wanting_retained(
+        self, packet: Subscribe, reasons: list[ReasonCode], old: set[str]
+    ) -> list[Subscribed]:
+        """Return new subscriptions that are to be sent what is retained (3.3.1-9 to 3.3.1-11)."""
+        found = []
+        for each, reason in zip(packet.subscriptions, reasons, strict=True):
+            subscribed = self._link.subscriptions.get(each.topic_filter)
+            if reason.is_error or subscribed is None or subscribed.options is not each:
+                continue
+            is_new = each.topic_filter not in old
+            is_wanted = each.retain_handling == 0 or (each.retain_handling == 1 and is_new)
+            if is_wanted and not subscribed.group:
+                found.append(subscribed)
+        return found
+
+    def _confirm(
+        self, packet: Subscribe, reasons: list[ReasonCode], wanting: list[Subscribed]
+    ) -> None:
+        link = self._link
         if not link.is_v5:
             reasons = [_R.UNSPECIFIED_ERROR if each.is_error else each for each in reasons]
         link.send(Suback(packet_id=packet.packet_id, reasons=tuple(reasons)))
-        for each in granted:
-            subscribed = link.subscriptions.get(each.topic_filter)
-            is_new = each.topic_filter not in old
-            if subscribed is not None and subscribed.options is each and not subscribed.group:
-                if each.retain_handling == 0 or (each.retain_handling == 1 and is_new):
-                    self._send_retained(subscribed)
+        for each in wanting:
+            self._send_retained(each)
 
     def _send_retained(self, subscribed: Subscribed) -> None:
         if subscribed.watcher is None:
