@@ -70,6 +70,24 @@ def test_a_global_prefetch_is_the_channels(client: AmqpClient) -> None:
     assert by_tag == {"a": [b"0", b"1", b"2"], "b": [b"0", b"1", b"2"]}
 
 
+def test_what_nobody_was_sent_does_not_come_again(client: AmqpClient) -> None:
+    """It was on its way when the channel could have no more, and went back."""
+    name = filled(client, 1)
+    consume(client, name)
+    (first,) = tags(client, 1)
+    client.call(m.BasicQos(prefetch_count=1, is_global=True), m.BasicQosOk)
+    client.publish(b"1", name)
+    assert client.silent()
+    client.send(1, m.BasicAck(delivery_tag=first))
+    method, properties, body = client.delivery()
+    assert (body, method.redelivered) == (b"1", False)
+    assert not properties.headers
+    client.send(1, m.BasicReject(delivery_tag=method.delivery_tag, requeue=True))
+    method, properties, _ = client.delivery()
+    assert method.redelivered
+    assert properties.headers["x-acquired-count"] == 1
+
+
 def test_what_is_not_acknowledged_comes_again_and_says_so(
     ground: Ground, client: AmqpClient
 ) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -228,7 +229,6 @@ class Consumer(ABC):
         self._ask_to_attach(on_attached)
 
     def _give_back_unknown(self, claims: list[Claim]) -> None:
-        log_id = self.queue.topic_id
         known = {
             (each.offset, each.attempt)
             for each in self._settlements.held()
@@ -240,7 +240,13 @@ class Consumer(ABC):
             for offset in range(claim.first, claim.end)
             if (offset, claim.attempt) not in known
         ]
-        self._settlements.release(log_id, unknown)
+        self._give_back(unknown)
+
+    def _give_back(self, claims: list[Claim]) -> None:
+        """Nobody was sent these messages: others may have them."""
+        if claims:
+            self._link.desk.unsent.note(self.queue.topic_id, claims)
+            self._settlements.release(self.queue.topic_id, claims)
 
     # -- sending
 
@@ -248,7 +254,7 @@ class Consumer(ABC):
         link, log_id = self._link, self.queue.topic_id
         if not self.may_deliver():
             # It was allowed when the client began to consume.
-            self._settlements.release(log_id, [each.claim for each in messages])
+            self._give_back([each.claim for each in messages])
             return
         # A limit that is shared with others may be reached by now.
         count = 0 if self.is_over or self.is_closed else max(0, min(len(messages), self._credit))
@@ -258,12 +264,15 @@ class Consumer(ABC):
         for message in messages[:count]:
             delivery = Delivery(log_id, message.offset, message.attempt, self)
             self.unacked += 1
+            if message.attempt > 1:
+                before = link.desk.unsent.sent_before(log_id, message.offset, message.attempt)
+                message = replace(message, attempt=before + 1)
             frames.append(self.write(message, delivery, now_ms))
             size += len(message.value or b"")
         if frames:
             link.write(b"".join(frames))
             link.charge(CONSUMER_BYTE_RATE, size)
-        self._settlements.release(log_id, [each.claim for each in messages[count:]])
+        self._give_back([each.claim for each in messages[count:]])
         if self.is_settled_when_sent:
             self._settlements.flush()
 
