@@ -62,6 +62,8 @@ class _Stream(msgspec.Struct, frozen=True):
 
 class _Consumer(msgspec.Struct, frozen=True):
     deliver_subject: str | None = None
+    filter_subject: str | None = None
+    filter_subjects: list[str] | None = None
 
 
 def subject_resource(subject: str) -> str:
@@ -103,3 +105,14 @@ def target_of(consumer: str) -> str:
     except (msgspec.DecodeError, UnicodeError):
         return ""
     return found.deliver_subject or ""
+
+
+def filters_of(consumer: str) -> tuple[str, ...]:
+    """Return the subjects that a value of `nats.consumer` wants; none: all of the stream."""
+    try:
+        found = msgspec.json.decode(consumer or "{}", type=_Consumer)
+    except (msgspec.DecodeError, UnicodeError):
+        return ()
+    if found.filter_subjects:
+        return tuple(found.filter_subjects)
+    return (found.filter_subject,) if found.filter_subject else ()

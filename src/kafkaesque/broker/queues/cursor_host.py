@@ -3,6 +3,10 @@
 The table lives on the cursor's own log. Messages are read from the source, wherever that is led, a
 little ahead of those who ask for them, and are brought to the engine as `Arrived`; only committed
 records are. So a topic with a long past costs nothing until somebody reads it.
+
+A consumer of NATS may want few of the topic's names. Records of others are passed over here, and
+the engine never hears of them. How far that has come is committed now and then, while nothing
+lives: so the next leader does not begin far behind, and streams know what nobody needs any more.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from typing import Final
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
 from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.options.groups import ShareSettings, share_settings
-from kafkaesque.broker.options.queues import SOURCE_START, make_policy, topic_target
+from kafkaesque.broker.options.nats import CONSUMER, filters_of
+from kafkaesque.broker.options.queues import SOURCE_START, SOURCE_TOPIC, make_policy, topic_target
 from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, Bodies, OnRead
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
@@ -32,6 +37,7 @@ from kafkaesque.queues.arrival import Arrival, Details, group_of
 from kafkaesque.queues.policy import Policy, Undeliverable
 from kafkaesque.queues.runs import Run
 from kafkaesque.queues.table import QueueTable
+from kafkaesque.routing.subject_filters import SubjectFilters
 from kafkaesque.transactions.committed_filter import CommittedFilter
 
 #: So many messages are known ahead of those who ask.
@@ -45,6 +51,8 @@ PIECE_BYTES: Final = 256 * 1024
 WAIT_MS: Final = 5_000
 AGAIN_MS: Final = 100
 TIMEOUT_MS: Final = 10_000
+#: What is passed over is committed so often at most.
+PASSED_MS: Final = 1_000
 _NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
@@ -65,6 +73,11 @@ class CursorHost(QueueHost):
         self._start = "latest"
         #: Of the share group that the cursor belongs to.
         self._settings: ShareSettings | None = None
+        #: What tells which records are wanted; None: all are. And the filters that it is made of.
+        self._wanted: SubjectFilters | None = None
+        self._filters: tuple[str, ...] = ()
+        #: When it was last committed what was passed over.
+        self._passed_ms = 0
 
     def _make_table(self, number: int) -> QueueTable:
         found = self._found()
@@ -99,9 +112,18 @@ class CursorHost(QueueHost):
         self._options, self._configured = options, None
         self._settings = None if group is None else share_settings(options)
         self._start = options.get(SOURCE_START, "latest")
+        self._want(filters_of(options.get(CONSUMER, "")), options.get(SOURCE_TOPIC, ""))
         self._policy = (
             make_policy(options) if self._settings is None else _policy_of(self._settings)
         )
+
+    def _want(self, filters: tuple[str, ...], stream: str) -> None:
+        """Want other subjects from here on, also of what was passed over since the last message."""
+        if filters != self._filters:
+            self._filters = filters
+            self._wanted = SubjectFilters(filters, stream) if filters else None
+            self.seek(0)
+            self._is_wanted = True
 
     def _found(self) -> QueueState | None:
         return self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
@@ -261,6 +283,11 @@ class CursorHost(QueueHost):
         self._position = offset
 
     def _on_fetched(self, outcome: FetchResult | RequestRefused) -> None:
+        asked_in = self._round
+        self._read_policy()
+        if asked_in != self._round:
+            self._go_on()  # other subjects are wanted meanwhile
+            return
         if isinstance(outcome, OffsetOutOfRange):
             self._skip_gone()
             return
@@ -273,10 +300,11 @@ class CursorHost(QueueHost):
             drop = r.Drop(token=self.new_token(), before=outcome.log_start_offset)
             self.ask(drop, lambda _: None)
         has_groups = self.queue.state.policy.reads_groups
-        arrival, next_offset = _arrival_of(outcome, self._position, has_groups=has_groups)
+        arrival, next_offset = _arrival_of(outcome, self._position, self._wanted, has_groups)
+        has_passed = next_offset > self._position
         self._position = max(self._position, next_offset)
         if arrival is None:
-            self._go_on()
+            self._pass_over(has_passed=has_passed)
             return
 
         def on_answer(answer: r.Answer) -> None:
@@ -286,6 +314,21 @@ class CursorHost(QueueHost):
                 self._go_on()
 
         self.ask(r.Arrived(token=self.new_token(), arrival=arrival), on_answer)
+
+    def _pass_over(self, *, has_passed: bool) -> None:
+        """Nothing of what was read is wanted: go on, up to the end."""
+        state, clock = self.queue.state, self._parts.clock
+        now_ms = clock.now_ms()
+        is_ahead = self._wanted is not None and self._position > state.end
+        if is_ahead and state.live.first() is None and now_ms >= self._passed_ms + PASSED_MS:
+            self._passed_ms = now_ms
+            self._is_asking = True
+            self._seek(self._position)
+            return
+        self._is_wanted = self._is_wanted or (is_ahead and has_passed)
+        # Not at once: a log that is cached would be read to its end in one turn.
+        asked_in = self._round
+        clock.call_soon(lambda: self._go_on() if asked_in == self._round else None)
 
     def _skip_gone(self) -> None:
         """The source has nothing any more where the cursor was to go on."""
@@ -324,7 +367,7 @@ def _policy_of(settings: ShareSettings) -> Policy:
 
 
 def _arrival_of(
-    result: FetchResult, position: int, *, has_groups: bool
+    result: FetchResult, position: int, wanted: SubjectFilters | None, has_groups: bool
 ) -> tuple[Arrival | None, int]:
     """Return the messages that a read has brought, and the offset after all that it has.
 
@@ -339,7 +382,9 @@ def _arrival_of(
         next_offset = batch.next_offset
         if not is_shown or batch.next_offset <= position or not batch.record_count:
             continue
-        if batch.record_count <= batch.last_offset_delta:
+        if wanted is not None:
+            _extend_by_names(runs, result.records, batch, position, wanted)
+        elif batch.record_count <= batch.last_offset_delta:
             # Compaction has left holes, in which there is nothing to give out.
             _extend_by_records(runs, result.records, batch, position)
         else:
@@ -366,6 +411,15 @@ def _groups_of(records: bytes, batch: BatchHeader, position: int) -> list[Detail
 def _extend_by_records(runs: list[Run], records: bytes, batch: BatchHeader, position: int) -> None:
     for record in decode_batch(records, DECOMPRESSED_BYTES_MAX, at=batch.at):
         if record.offset >= position:
+            _extend(runs, record.offset, record.offset + 1, position)
+
+
+def _extend_by_names(
+    runs: list[Run], records: bytes, batch: BatchHeader, position: int, wanted: SubjectFilters
+) -> None:
+    may_want = wanted.may_want
+    for record in decode_batch(records, DECOMPRESSED_BYTES_MAX, at=batch.at):
+        if may_want(record.key) and record.offset >= position:
             _extend(runs, record.offset, record.offset + 1, position)
 
 

@@ -217,7 +217,7 @@ class Pull:
                 return
             counts = outcome if isinstance(outcome, q.QueueCounts) else None
             is_in_time = self._clock.now_ms() < self._behind_ms
-            if counts is not None and counts.end < self._known and is_in_time:
+            if counts is not None and _read_to(counts) < self._known and is_in_time:
                 self._clock.call_later(READ_AGAIN_MS, self._take)
             elif counts is not None and counts.ready and not self._is_last:
                 # It has read that just now; or no more may be out.
@@ -279,3 +279,8 @@ class Pull:
                 self._end()
                 return
         self._set_beat()
+
+
+def _read_to(counts: q.QueueCounts) -> int:
+    """Return up to where a consumer's queue has read the stream."""
+    return counts.end if counts.read_to is msgspec.UNSET else max(counts.end, counts.read_to)
