@@ -300,7 +300,9 @@ class CursorHost(QueueHost):
             drop = r.Drop(token=self.new_token(), before=outcome.log_start_offset)
             self.ask(drop, lambda _: None)
         has_groups = self.queue.state.policy.reads_groups
-        arrival, next_offset = _arrival_of(outcome, self._position, self._wanted, has_groups)
+        arrival, next_offset = _arrival_of(
+            outcome, self._position, self._wanted, has_groups=has_groups
+        )
         has_passed = next_offset > self._position
         self._position = max(self._position, next_offset)
         if arrival is None:
@@ -367,7 +369,11 @@ def _policy_of(settings: ShareSettings) -> Policy:
 
 
 def _arrival_of(
-    result: FetchResult, position: int, wanted: SubjectFilters | None, has_groups: bool
+    result: FetchResult,
+    position: int,
+    wanted: SubjectFilters | None = None,
+    *,
+    has_groups: bool,
 ) -> tuple[Arrival | None, int]:
     """Return the messages that a read has brought, and the offset after all that it has.
 
