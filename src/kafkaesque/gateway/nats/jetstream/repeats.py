@@ -62,11 +62,12 @@ class Repeats:
         claim, on_done = self._left.pop()
 
         def on_peeked(outcome: q.PeekedMessages | RequestRefused) -> None:
-            is_known = isinstance(outcome, q.PeekedMessages)
-            if is_known and all(each.message.offset != claim.first for each in outcome.messages):
-                self._gone.append((claim, on_done))
-            else:
+            shown = [] if isinstance(outcome, RequestRefused) else outcome.messages
+            is_there = any(each.message.offset == claim.first for each in shown)
+            if isinstance(outcome, RequestRefused) or is_there:
                 on_done(False)
+            else:
+                self._gone.append((claim, on_done))
             # Not at once: there may be many, and others have their turn in between.
             self._office.doors.clock.call_soon(self._look)
 

@@ -74,11 +74,11 @@ class Settling:
             nak = q.ReleaseMessages(
                 log_id=log_id, claims=[claim], is_failed=True, delay_ms=delay_ms
             )
-            self._ask(nak, claim, on_done)
+            self._ask(consumer, nak, claim, on_done)
         elif word.startswith(b"+WPI"):
             self.extend(consumer, claim, on_done)
         elif word.startswith(b"+TERM"):
-            self._ask(q.RejectMessages(log_id=log_id, claims=[claim]), claim, on_done)
+            self._ask(consumer, q.RejectMessages(log_id=log_id, claims=[claim]), claim, on_done)
         elif word not in _DONE and not word.startswith(b"+NXT"):
             # Whoever has a later release's word for something is not done with the message.
             _tell(on_done, is_done=False)
@@ -91,10 +91,11 @@ class Settling:
         """A message is its receiver's for as long as the consumer says, from now on."""
         lock_ms = consumer.config.lock_ms(claim.attempt)
         request = q.ExtendLocks(log_id=consumer.log_id, claims=[claim], lock_ms=lock_ms)
-        self._ask(request, claim, on_done)
+        self._ask(consumer, request, claim, on_done)
 
     def _ask(
         self,
+        consumer: Consumer,
         request: q.ReleaseMessages | q.ExtendLocks | q.RejectMessages,
         claim: Claim,
         on_done: OnSettled | None,
@@ -103,7 +104,7 @@ class Settling:
             if on_done is None:
                 return
             if isinstance(outcome, q.ClaimsResult) and outcome.stale:
-                found = Repeats(self._office, request.log_id, [(claim, on_done)], settles=False)
+                found = Repeats(self._office, consumer.log_id, [(claim, on_done)], settles=False)
                 found.find()
             else:
                 on_done(isinstance(outcome, q.ClaimsResult))
