@@ -30,6 +30,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from bench.meetings import differing, first_difference
 from bench.mosquitto_meetings import EXPIRY_S, NAMES, Side, Step, sides
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.packets import Version
@@ -284,28 +285,23 @@ def compare_feature(port: int, ground: Ground, feature: Feature) -> str | None:
     """Take all steps on both sides; return where they differ first, or None."""
     theirs, ours = sides(port, ground)
     comparison = _Comparison(feature, theirs, ours)
-    try:
-        for number, step in enumerate(feature.steps):
-            found = comparison.take(number, step)
-            if found is not None:
-                before = "\n".join(f"        {each}" for each in feature.steps[: number + 1])
-                return f"{before}\n    {found}"
-        return comparison.end()
-    finally:
-        theirs.close()
-        ours.close()
+    return first_difference(feature.steps, (theirs, ours), comparison.take, comparison.end)
 
 
 def check_features(port: int, seed: int, percent: int) -> int:
     """Compare sessions of all kinds, so many percent of them; return how many differ."""
+    return sum(_check(port, seed, make, -(-count * percent // 100)) for make, count in KINDS)
+
+
+def _check(port: int, seed: int, make: Make, count: int) -> int:
+    ground, kind = Ground(seed=seed, brokers=len(NAMES)), make.__name__
+
+    def compare(number: int) -> str | None:
+        dice = random.Random(f"{seed} {number} {kind}")
+        return compare_feature(port, ground, make(dice, f"{kind}{seed}-{number}"))
+
     different = 0
-    for make, count in KINDS:
-        ground = Ground(seed=seed, brokers=len(NAMES))
-        for number in range(-(-count * percent // 100)):
-            kind = make.__name__
-            dice = random.Random(f"{seed} {number} {kind}")
-            found = compare_feature(port, ground, make(dice, f"{kind}{seed}-{number}"))
-            if found is not None:
-                different += 1
-                print(f"seed {seed}, {kind} {number}:\n{found}", flush=True)
+    for said in differing(seed, range(count), compare, kind):
+        different += 1
+        print(said, flush=True)
     return different

@@ -34,6 +34,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from bench.meetings import compare_meeting, differing
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.frames import FrameReader
 from kafkaesque.protocols.mqtt.packet_codec import read_packet, write_packet
@@ -467,28 +468,15 @@ def sides(port: int, ground: Ground) -> tuple[Side, Side]:
     return theirs, Side(at_ours, lambda seconds: ground.wait(seconds * 1_000))
 
 
-def compare_meeting(port: int, ground: Ground, steps: Sequence[Step]) -> str | None:
-    """Take all steps on both sides; return where they differ first, or None."""
-    theirs, ours = sides(port, ground)
-    try:
-        for number, step in enumerate(steps):
-            their, our = theirs.take(step), ours.take(step)
-            if their != our:
-                before = "\n".join(f"        {each}" for each in steps[: number + 1])
-                return f"{before}\n    Mosquitto: {their}\n    ours:      {our}"
-    finally:
-        theirs.close()
-        ours.close()
-    return None
-
-
 def check_meetings(port: int, seed: int, numbers: Sequence[int]) -> int:
     """Compare sessions of several clients; return how many differ."""
-    different = 0
     ground = Ground(seed=seed, brokers=len(NAMES))
-    for number in numbers:
-        found = compare_meeting(port, ground, steps_of(seed, number))
-        if found is not None:
-            different += 1
-            print(f"seed {seed}, meeting {number}:\n{found}", flush=True)
+
+    def compare(number: int) -> str | None:
+        return compare_meeting("Mosquitto", *sides(port, ground), steps_of(seed, number))
+
+    different = 0
+    for said in differing(seed, numbers, compare):
+        different += 1
+        print(said, flush=True)
     return different

@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from bench.meetings import compare_meeting, differing
 from tests.clients.nats_server import nats_server
 from tests.unit.gateway_nats.kit import Ground
 
@@ -319,31 +320,16 @@ def steps_of(seed: int, number: int) -> list[Step]:
     return [author.step() for _ in range(dice.randint(15, STEPS_MAX))]
 
 
-def compare_meeting(port: int, ground: Ground, steps: Sequence[Step]) -> str | None:
-    """Take all steps on both sides; return where they differ first, or None."""
-    theirs = Side(lambda _: Theirs(port))
-    ours = Side(lambda name: Ours(ground, 1 + NAMES.index(name)))
-    try:
-        for number, step in enumerate(steps):
-            their, our = theirs.take(step), ours.take(step)
-            if their != our:
-                before = "\n".join(f"        {each}" for each in steps[: number + 1])
-                return f"{before}\n    nats-server: {their}\n    ours:        {our}"
-    finally:
-        theirs.close()
-        ours.close()
-    return None
-
-
 def check_meetings(port: int, seed: int, numbers: Sequence[int]) -> list[str]:
     """Compare meetings; return how each differs that does."""
     ground = Ground(seed=seed, brokers=len(NAMES))
-    found = []
-    for number in numbers:
-        said = compare_meeting(port, ground, steps_of(seed, number))
-        if said is not None:
-            found.append(f"seed {seed}, meeting {number}:\n{said}")
-    return found
+
+    def compare(number: int) -> str | None:
+        theirs = Side(lambda _: Theirs(port))
+        ours = Side(lambda name: Ours(ground, 1 + NAMES.index(name)))
+        return compare_meeting("nats-server", theirs, ours, steps_of(seed, number))
+
+    return list(differing(seed, numbers, compare))
 
 
 def main() -> int:
