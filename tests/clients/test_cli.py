@@ -304,7 +304,7 @@ def test_places_to_read_from(cli: Cli, make_topic: TopicMaker) -> None:
     nowhere = cli("consume", topic, "--partition", "7", code=1)
     assert "has no partition 7: it has 0 to 1" in nowhere.errors
     late = cli("consume", topic, "--max", "1", "--timeout", "0.3", code=5)
-    assert "only 0 of 1 messages came" in late.errors
+    assert "only 0 of 1 message came" in late.errors
 
 
 def test_several_topics_are_read_together_as_a_template_says(

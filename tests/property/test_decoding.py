@@ -516,7 +516,7 @@ def test_any_bytes_are_messagepack_or_a_reason(data: bytes) -> None:
         (b"\xdb" + struct.pack(">I", 2**32 - 1), "more bytes"),
         (b"\x91" * 1_000_000, "nested deeper"),
         (b"\x81\x90\x01", "no text"),
-        (b"\x01\x02", "1 bytes follow"),
+        (b"\x01\x02", "1 byte follows"),
         (b"\xc1", "begins nothing"),
         (b"\xa1\xff", "no UTF-8"),
         (b"", "1 more bytes"),

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.model.counted import are, counted
 
 PORT_MAX = 65_535
 #: Above the ports that services are known by, below those that Linux gives to outgoing connections.
@@ -146,7 +147,8 @@ def unused_ports(count: int) -> list[int]:
         while len(found) < count:
             port = _blocks.next_port() or next(chances, None)
             if port is None:
-                raise OSError(f"{count} ports are needed, and only {len(found)} are unused")
+                needed, there = f"{counted(count, 'port')} {are(count)} needed", len(found)
+                raise OSError(f"{needed}, and only {there} {are(there)} unused")
             try:
                 sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
             except OSError:

@@ -20,6 +20,7 @@ from kafkaesque.cli.kafka import result_of
 from kafkaesque.cli.kafka_request import ASKED_AT_ONCE_MAX, ask
 from kafkaesque.cli.missing_rules import on_group
 from kafkaesque.cli.screen import counted
+from kafkaesque.model.counted import have
 from kafkaesque.model.sink_markers import keeps_sink_marker
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -158,7 +159,8 @@ def list_groups(bootstrap: str, note: Callable[[str], None]) -> list[ListedGroup
         more = f" and {len(leaderless) - NAMED_MAX} more" if len(leaderless) > NAMED_MAX else ""
         note(
             f"groups are missing: {len(leaderless)} of {counted(len(leaders), 'partition')} of"
-            f" {OFFSETS_TOPIC} have no leader, so their groups have no coordinator ({named}{more})"
+            f" {OFFSETS_TOPIC} {have(len(leaderless))} no leader, so their groups have no"
+            f" coordinator ({named}{more})"
         )
     return [groups[name] for name in sorted(groups)]
 

@@ -32,6 +32,7 @@ from kafkaesque.cli.broker_ports import BrokerPorts, check_ports
 from kafkaesque.cli.cluster_file import CLUSTER_FILE, ClusterFile, read_cluster_file
 from kafkaesque.cli.directory_holder import DirectoryHolder, is_held
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import counted
 from kafkaesque.cli.secure_files import SECRET_NAME, SecureFiles
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS
@@ -366,7 +367,7 @@ class LocalCluster:
             self.has_second_factor = before.has_second_factor
             if count < len(before.brokers):
                 raise wrong_usage(
-                    f"the cluster in {self.directory} has {len(before.brokers)} brokers,"
+                    f"the cluster in {self.directory} has {counted(len(before.brokers), 'broker')},"
                     f" not {count}",
                     f"--brokers {len(before.brokers)}, or another --data",
                 )

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafkaesque.cli.terminal import takes_escapes
+from kafkaesque.model.counted import counted as counted
 
 #: No line of a table is longer.
 WIDTH_MAX = 10_000
 
 Cell = str | int | float | None
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s for more than one or none."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import kafkaesque
 from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.screen import counted
 
 if TYPE_CHECKING:
     from kafkaesque.sim.runner import SimReport
@@ -63,10 +64,10 @@ class Tally:
     def __str__(self) -> str:
         hours, cpu = self.simulated_ms / _HOUR_MS, max(self.cpu_seconds, 0.001)
         return (
-            f"{hours:.2f} simulated hours, {self.faults} faults, one every "
-            f"{self.simulated_ms / 1000 / max(self.faults, 1):.1f} s, {self.acknowledged} messages "
-            f"acknowledged; {cpu / 3600:.2f} hours of one core, in which "
-            f"{self.simulated_ms / 1000 / cpu:.0f} times as much time passes"
+            f"{hours:.2f} simulated hours, {counted(self.faults, 'fault')}, one every "
+            f"{self.simulated_ms / 1000 / max(self.faults, 1):.1f} s, "
+            f"{counted(self.acknowledged, 'message')} acknowledged; {cpu / 3600:.2f} hours of one "
+            f"core, in which {self.simulated_ms / 1000 / cpu:.0f} times as much time passes"
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import counted
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -31,8 +32,8 @@ def missing_replicas(
         if each.leader < 0:
             found.append(f"{name}-{number} {NO_LEADER}")
         elif len(each.isrs) < len(each.replicas):
-            count = f"{len(each.isrs)} of {len(each.replicas)}"
-            found.append(f"{name}-{number} has {count} replicas in sync")
+            count = f"{len(each.isrs)} of {counted(len(each.replicas), 'replica')}"
+            found.append(f"{name}-{number} has {count} in sync")
     return found
 
 

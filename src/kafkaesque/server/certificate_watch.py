@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kafkaesque.env.clock import Clock, Timer
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import ConfigError, OverBound
 from kafkaesque.runtime.ports import Workers
 from kafkaesque.runtime.tls_contexts import TlsContext
@@ -146,7 +147,7 @@ class CertificateWatch:
         left_days = (certificate.not_after_ms - self._clock.wall_ms()) // _DAY_MS
         self._report(
             f"{settings.setting}: read again, certificate {certificate.serial:x} "
-            f"({certificate.subject}), which ends in {left_days} days"
+            f"({certificate.subject}), which ends in {counted(left_days, 'day')}"
         )
         self._warned_ms = -WARN_MS
         self._warn()
@@ -159,7 +160,9 @@ class CertificateWatch:
         for settings in self._settings:
             left_ms = self._ends_ms[settings.name] - self._clock.wall_ms()
             if left_ms < ENDS_SOON_MS:
-                ends = f"ends in {left_ms // _DAY_MS} days" if left_ms > 0 else "has ended"
+                ends = (
+                    f"ends in {counted(left_ms // _DAY_MS, 'day')}" if left_ms > 0 else "has ended"
+                )
                 self._report_warning(
                     f"{settings.setting}: the certificate in {settings.certificate} {ends}: "
                     "write a new one there, the broker takes it by itself"

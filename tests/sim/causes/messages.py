@@ -229,7 +229,7 @@ def after_a_failed_attempt(ground: CauseGround, random: Random) -> Case:
     (taken,) = ground.take(queue)
     ground.do(queue, q.ReleaseMessages, q.ClaimsResult, claims=[taken.claim], is_failed=True)
     ground.wait(random.randrange(20_000))
-    return of_message("delay", queue, taken.offset, "1 attempts have failed")
+    return of_message("delay", queue, taken.offset, "1 attempt has failed")
 
 
 @injects("delay")

@@ -199,7 +199,7 @@ def test_json_is_shown_as_it_was_written(ground: ApiGround) -> None:
     ("data", "wanted", "kind", "reason"),
     [
         (framed(2, b"\x0e"), "auto", "hex", "it ends within a number"),
-        (framed(2, ORDER_DATA + b"!"), "auto", "hex", "1 bytes follow the value"),
+        (framed(2, ORDER_DATA + b"!"), "auto", "hex", "1 byte follows the value"),
         (framed(99, b"\x0e"), "auto", "hex", "there is no schema 99"),
         (framed(4, b"\x02\x06"), "auto", "hex", "its schema has no message [3]"),
         (framed(4, b"\x7f"), "auto", "hex", "it does not say which message of its schema it is"),

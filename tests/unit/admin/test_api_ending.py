@@ -114,7 +114,7 @@ def test_a_group_is_deleted_when_nobody_is_in_it(
     monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
     commit(ground, "team", ("orders", 0, 0))
     told = ground.ask("DELETE", "/groups/team", None, "b2", dry_run="true").json
-    assert told["what"] == "group team would be deleted, with 1 offsets"
+    assert told["what"] == "group team would be deleted, with 1 offset"
     assert told["command"] == "kafkaesque group delete team"
     assert ground.get("/groups/team")["state"]
     noted.clear()
@@ -130,7 +130,7 @@ def test_a_group_is_deleted_when_nobody_is_in_it(
 def test_a_group_with_members_stays(ground: ApiGround) -> None:
     heartbeat(ground, 0)
     told = ground.ask("DELETE", "/groups/billing", None, "b1", dry_run="true").json
-    assert told["what"].endswith("but it has 1 members, to be stopped first")
+    assert told["what"].endswith("but it has 1 member, to be stopped first")
     refused = ground.ask("DELETE", "/groups/billing")
     assert (refused.status, refused.json["error"]) == (409, "GroupNotEmpty")
 
@@ -165,7 +165,7 @@ def test_a_transaction_is_aborted_by_its_id_and_what_hangs_by_its_place(ground: 
     (left,) = ground.get("/open-transactions")["items"]
     assert left["partition"] == 0
     told = ground.ask("POST", "/transactions/shop/abort", None, "b1", dry_run="true").json
-    what = "the transaction of shop in 1 partitions would be aborted, and its producer fenced"
+    what = "the transaction of shop in 1 partition would be aborted, and its producer fenced"
     assert (told["what"], told["command"]) == (what, "kafkaesque txn abort shop")
     assert ground.ask("POST", "/transactions/shop/abort", None, "b2").status == 200
     ground.run_until(lambda: ground.get("/open-transactions")["items"] == [])
@@ -193,7 +193,7 @@ def test_a_move_is_told_in_bytes_and_time_and_then_done(ground: ApiGround) -> No
     ground.run_until(lambda: ground.get("/topics/single")["partitions"][0]["replicas"] == others)
     told = ground.ask("POST", "/topics/single/reassign", {"replicas": [9]}).json
     assert told["rows"][0]["refusal"] == "there is no broker 9"
-    assert (told["bytes"], told["what"].endswith("and 1 partitions refused")) == (0, True)
+    assert (told["bytes"], told["what"].endswith("and 1 partition refused")) == (0, True)
     stop = ground.ask("POST", "/topics/single/reassign", {"replicas": None}, dry_run="true").json
     assert "no replica of single-0 moves" in stop["rows"][0]["refusal"]
 

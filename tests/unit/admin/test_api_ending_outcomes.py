@@ -109,11 +109,11 @@ def test_a_share_group_is_deleted_with_its_cursors(ground: ApiGround) -> None:
     ground.run_until(lambda: any(e.vhost.endswith("readers") for e in doors.cluster.state.queues))
     told = ground.ask("DELETE", "/groups/readers", None, "b2", dry_run="true")
     assert told.status == 200, told
-    assert told.json["what"].endswith("but it has 1 members, to be stopped first")
+    assert told.json["what"].endswith("but it has 1 member, to be stopped first")
     assert ground.ask("DELETE", "/groups/readers", None, "b3").status == 409
     heartbeat(ground, LEAVES)
     told = ground.ask("DELETE", "/groups/readers", None, "b1", dry_run="true")
-    assert told.json["what"] == "group readers would be deleted, with cursors of 1 topics"
+    assert told.json["what"] == "group readers would be deleted, with cursors of 1 topic"
     assert ground.ask("DELETE", "/groups/readers", None, "b3").status == 200
     told = ground.ask("DELETE", "/groups/readers", None, "b2", dry_run="true")
     assert (told.status, told.json["error"]) == (404, "UnknownGroup")

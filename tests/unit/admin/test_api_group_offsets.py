@@ -75,7 +75,7 @@ def test_it_is_done_and_the_audit_log_says_so(
     noted: list[AuditEvent] = []
     monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
     told = reset(ground, dry=False, to="offset", number=3, partitions=[0]).json
-    assert told["what"] == "group billing goes on elsewhere in 1 of 1 partitions of orders"
+    assert told["what"] == "group billing goes on elsewhere in 1 of 1 partition of orders"
     assert "--topic orders:0 --to 3 --execute" in told["command"]
     assert committed(ground) == {0: 3, 2: 1}
     (event,) = noted

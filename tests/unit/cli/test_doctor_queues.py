@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -76,6 +77,23 @@ def test_each_trouble_is_one_finding_that_is_documented_with_its_level(check: st
     page = (ROOT / "docs" / "operations.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{check}`"))
     assert finding.severity.value in row.split("|")[2]
+
+
+#: One of each that is counted.
+ONES: Mapping[str, list[QueueFacts]] = {
+    **CASES,
+    "queue-in-flight-limit": [queue(ready=1, in_flight=1, in_flight_max=1)],
+    "queue-head-old": [
+        queue(in_flight=1, oldest_s=301, head_failures=1, held_by_message=1, log_bytes=1)
+    ],
+}
+
+
+@pytest.mark.parametrize("check", ONES)
+def test_one_of_something_is_told_as_one(check: str) -> None:
+    finding = found_in(*ONES[check])[check]
+    said = f"{finding.what}; {finding.cause}; {finding.command}"
+    assert not re.search(r"\b1 (?!waits)[a-z]+s\b|\b1 (wait|stay|are|have|were)\b", said), said
 
 
 def test_queues_at_work_are_no_findings() -> None:
@@ -158,8 +176,13 @@ def test_new_dead_letters_are_told_and_old_ones_are_not() -> None:
 
 
 def test_parked_messages_are_told() -> None:
-    finding = found_in(queue(parked=4))["queue-parked"]
-    assert "4 of them" in finding.cause
+    finding = found_in(queue(parked=4), queue("orders", parked=1))["queue-parked"]
+    assert finding.what == "5 messages were given up and stay in 2 queues: mails, orders"
+    assert "mails has 4 of them" in finding.cause
+    one = found_in(queue(parked=1))["queue-parked"]
+    assert one.what == "1 message was given up and stays in 1 queue: mails"
+    assert one.cause.startswith("mails has it, because")
+    assert "(tries it again;" in one.command
 
 
 def test_ages_are_told_of_what_was_counted() -> None:

@@ -141,7 +141,7 @@ def test_a_declaration_names_one_that_there_is_and_holds_it(
     queue = client.queue(**{OUT: "v2"})
     told = submit(ground, RemoveTransformation(vhost="/", name="v2"))
     assert type(told).__name__ == TransformationInUse.__name__
-    assert "1 queues" in str(told)
+    assert "1 queue in vhost" in str(told)
     declare = m.QueueDeclare(queue=queue, durable=True, arguments={OUT: "v2"})
     assert client.call(declare, m.QueueDeclareOk).queue == queue
     client.send(1, m.QueueDeclare(queue=queue, durable=True, arguments={OUT: "v3"}))

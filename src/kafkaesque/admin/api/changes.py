@@ -22,6 +22,7 @@ from kafkaesque.broker.requests.commands import (
     ProduceResult,
 )
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import InvalidRequest, InvalidTopic, RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.murmur2 import partition_for_key
@@ -148,9 +149,9 @@ class ChangePages:
         elif not self._context.doors.configuration.get("delete.topic.enable"):
             call.refuse(403, "TopicDeletionDisabled", "delete.topic.enable is false")
         else:
-            count = len(topic.partitions)
+            count = counted(len(topic.partitions), "partition")
             words = ["kafkaesque", "topic", "delete", topic.name, "--yes"]
-            what = f"topic {topic.name} with its {count} partitions "
+            what = f"topic {topic.name} with its {count} "
             if is_dry:
                 answer_change(self._context, call, f"{what}would be deleted for good", words)
                 return

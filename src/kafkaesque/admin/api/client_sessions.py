@@ -55,6 +55,7 @@ from kafkaesque.broker.options.mqtt_sessions import (
 from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.broker.requests.queue_commands import DeleteQueue
 from kafkaesque.broker.requests.queue_requests import AskQueue, QueueCounts
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId
 from kafkaesque.routing.exchanges.records import Destination
@@ -340,7 +341,8 @@ class ClientSessionPages:
             def tell(counts: QueueCounts | RequestRefused) -> None:
                 held = "what waits for it"
                 if isinstance(counts, QueueCounts):
-                    held = f"{counts.ready + counts.delayed + counts.in_flight} messages"
+                    count = counts.ready + counts.delayed + counts.in_flight
+                    held = counted(count, "message")
                 what = f"the session of {who} would be ended, with its subscriptions and {held}"
                 answer_change(self._context, call, what, words)
 

@@ -28,6 +28,7 @@ from kafkaesque.admin.api.values import (
 )
 from kafkaesque.admin.census import Census
 from kafkaesque.broker.requests.commands import ControllersView as Quorum
+from kafkaesque.model.counted import counted, have
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId
 
@@ -254,10 +255,12 @@ class ClusterPages:
             )
         leaderless = self._leaderless()
         if leaderless:
+            is_one = len(leaderless) == 1
             yield Finding(
                 check="leaderless",
                 severity=CRITICAL,
-                what=f"{len(leaderless)} partitions have no leader: they cannot be read or written",
+                what=f"{counted(len(leaderless), 'partition')} {have(len(leaderless))} no leader: "
+                f"{'it' if is_one else 'they'} cannot be read or written",
                 cause="no majority of their replicas is up",
                 command="start the brokers that are down; kafkaesque doctor",
                 names=leaderless[:NAMES_MAX],

@@ -36,6 +36,7 @@ from kafkaesque.admin.api.part_pages import (
     TransactionsQuestion,
 )
 from kafkaesque.admin.api.values import Listing, Origin
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestTimedOut
 from kafkaesque.model.ids import NodeId, TopicPartition
 from kafkaesque.model.sink_markers import keeps_sink_marker
@@ -130,11 +131,12 @@ class CoordinatorActionPages:
             elif not answer.state:
                 refuse_unknown_group(call, group)
             else:
-                kept = f"cursors of {answer.cursors} topics" if answer.cursors else ""
-                kept = kept or f"{len(answer.offsets)} offsets"
+                kept = f"cursors of {counted(answer.cursors, 'topic')}" if answer.cursors else ""
+                kept = kept or counted(len(answer.offsets), "offset")
                 what = f"group {group} would be deleted, with {kept}"
                 if answer.members:
-                    what += f"; but it has {len(answer.members)} members, to be stopped first"
+                    members = counted(len(answer.members), "member")
+                    what += f"; but it has {members}, to be stopped first"
                 answer_change(context, call, what, words)
 
         if call.query.dry_run:
@@ -172,7 +174,8 @@ class CoordinatorActionPages:
             error = "TRANSACTIONAL_ID_NOT_FOUND" if found is None else _obstacle(found.state)
             if _is_done(call, Ended(error=error), about):
                 count = sum(len(each.partitions) for each in found.partitions) if found else 0
-                what = f"the transaction of {name} in {count} partitions would be aborted"
+                where_open = counted(count, "partition")
+                what = f"the transaction of {name} in {where_open} would be aborted"
                 answer_change(context, call, f"{what}, and its producer fenced", words)
 
         if call.query.dry_run:

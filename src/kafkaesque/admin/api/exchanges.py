@@ -45,6 +45,7 @@ from kafkaesque.broker.requests.exchange_commands import (
     ExchangeCommand,
     UnbindDestination,
 )
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import ExchangeNotAuthorized, InvalidRequest, RequestRefused
 from kafkaesque.routing.exchanges.records import Arguments, Destination
 from kafkaesque.routing.exchanges.topology import PREDECLARED, Binding, Exchange
@@ -203,7 +204,8 @@ class ExchangePages:
         command = DeleteExchange(vhost=vhost, name=name)
         words = ["kafkaesque", "exchange", "delete", shown_name(name), *_vhost_words(vhost)]
         count = len(exchange.bindings)
-        done = f"deleted with the {count} bindings that begin there"
+        begin = "begins" if count == 1 else "begin"
+        done = f"deleted with the {counted(count, 'binding')} that {begin} there"
         self._change(call, command, f"exchange {shown_name(name)}", done, words)
 
     def bind(self, call: Call[ExchangeDryRun, BindingBody]) -> None:

@@ -13,6 +13,7 @@ from kafkaesque.admin.api.part_pages import FINDINGS, FindingsAnswer
 from kafkaesque.admin.api.values import Finding
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.turns import walk
+from kafkaesque.model.counted import counted, have
 from kafkaesque.model.errors import DiskFailed
 
 CRITICAL: Final = "critical"
@@ -121,7 +122,7 @@ class _Partitions:
                 "under-min-insync",
                 CRITICAL,
                 self._refusing,
-                "refuse acks=all",
+                "refuses acks=all" if len(self._refusing) == 1 else "refuse acks=all",
                 "fewer replicas are in sync than min.insync.replicas",
             )
         if self._lagging:
@@ -129,7 +130,7 @@ class _Partitions:
                 "under-replicated",
                 WARNING,
                 self._lagging,
-                "have replicas that are not in sync",
+                f"{have(len(self._lagging))} replicas that are not in sync",
                 "their brokers are down, or catching up",
             )
         yield from self._damaged()
@@ -156,7 +157,7 @@ def _of_partitions(
     return Finding(
         check=check,
         severity=severity,
-        what=f"{len(names)} partitions {what}",
+        what=f"{counted(len(names), 'partition')} {what}",
         cause=cause,
         command="kafkaesque doctor",
         names=list(names[:NAMES_MAX]),

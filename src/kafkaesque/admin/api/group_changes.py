@@ -37,6 +37,7 @@ from kafkaesque.admin.api.part_pages import (
 from kafkaesque.admin.api.values import Origin
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.requests.commands import Done, GroupOffset
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestRefused
 from kafkaesque.model.ids import NodeId, TopicPartition
 from kafkaesque.model.sink_markers import keeps_sink_marker
@@ -286,8 +287,8 @@ class _Reset:
         moved = sum(each.before != each.after for each in rows)
         would = "would go" if is_dry else "goes"
         what = (
-            f"group {self._group} {would} on elsewhere in {moved} of {len(rows)} partitions of "
-            f"{self._topic.name}"
+            f"group {self._group} {would} on elsewhere in {moved} of "
+            f"{counted(len(rows), 'partition')} of {self._topic.name}"
         )
         if is_dry and self._members:
             what += f"; but {self._at_work()}, who have to be stopped first"

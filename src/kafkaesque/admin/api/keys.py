@@ -13,6 +13,7 @@ from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.admin.api.values import KeyList, KeyView
 from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
+from kafkaesque.model.counted import are, counted
 from kafkaesque.model.errors import RequestRefused
 
 
@@ -111,9 +112,9 @@ class KeyPages:
             return
 
         def on_done(outcome: int | RequestRefused) -> None:
-            self._end(
-                call, outcome, f"{outcome} keys are wrapped by the keeper's newest key", words
-            )
+            count = outcome if isinstance(outcome, int) else 0
+            what = f"{counted(count, 'key')} {are(count)} wrapped by the keeper's newest key"
+            self._end(call, outcome, what, words)
 
         self._context.doors.keys.rewrap(on_done, call.client)
 

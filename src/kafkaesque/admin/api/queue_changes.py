@@ -33,6 +33,7 @@ from kafkaesque.broker.requests.queue_requests import (
     RedriveQueue,
     UnparkMessages,
 )
+from kafkaesque.model.counted import are, counted
 from kafkaesque.model.errors import (
     InvalidRequest,
     QueueNotAuthorized,
@@ -96,7 +97,8 @@ class QueueChangePages:
         if call.query.dry_run:
 
             def tell(count: int) -> str:
-                return f"queue {name.name} with its {count} messages would be deleted for good"
+                held = counted(count, "message")
+                return f"queue {name.name} with its {held} would be deleted for good"
 
             self._count(
                 call,
@@ -162,8 +164,10 @@ class QueueChangePages:
             return PurgeQueue(log_id=queue.topic_id, partition=number)
 
         def tell(count: int) -> str:
-            would = "would be" if call.query.dry_run else "are"
-            return f"{count} messages that wait in queue {name} {would} removed for good"
+            would = "would be" if call.query.dry_run else are(count)
+            wait = "waits" if count == 1 else "wait"
+            held = counted(count, "message")
+            return f"{held} that {wait} in queue {name} {would} removed for good"
 
         words = [*_words("purge", queue.queue), "--yes"]
         self._do(call, queue, ask, _waiting, tell, words, DataChange.PURGE)
@@ -174,13 +178,14 @@ class QueueChangePages:
         if queue is None:
             return
         body, name = call.body, queue.queue
-        would = "would be" if call.query.dry_run else "are"
+        is_dry = call.query.dry_run
         words = _words("redrive", name)
         if body.stop:
             if body.to is not None:
                 raise InvalidRequest("stop, or say where to: not both")
 
             def tell_stop(_: int) -> str:
+                would = "would be" if is_dry else "are"
                 return f"no more messages of queue {name.name} {would} moved"
 
             ask = _redrive(queue, "")
@@ -189,7 +194,9 @@ class QueueChangePages:
         elif body.to is None:
 
             def tell_parked(count: int) -> str:
-                return f"{count} messages that queue {name.name} has given up {would} ready again"
+                would = "would be" if is_dry else are(count)
+                held = counted(count, "message")
+                return f"{held} that queue {name.name} has given up {would} ready again"
 
             ask = _unpark(queue)
             self._do(call, queue, ask, _parked, tell_parked, words, DataChange.UNPARK)
@@ -197,7 +204,9 @@ class QueueChangePages:
             target = self._target(call, queue, body.to)
 
             def tell_moved(count: int) -> str:
-                return f"{count} messages of queue {name.name} {would} moved to {target}"
+                would = "would be" if is_dry else are(count)
+                held = counted(count, "message")
+                return f"{held} of queue {name.name} {would} moved to {target}"
 
             ask = _redrive(queue, target)
             words += ["--to", target]

@@ -48,6 +48,7 @@ from kafkaesque.broker.requests.queue_requests import (
     PeekMessages,
     QueueCounts,
 )
+from kafkaesque.model.counted import counted
 from kafkaesque.model.dead_letters import deaths_of
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.message_headers import PREFIX
@@ -279,8 +280,8 @@ class QueuePages:
         if queue is None:
             return
         if query.partition >= len(queue.partitions):
-            count = len(queue.partitions)
-            call.refuse(404, "UnknownPartition", f"the queue has {count} partitions")
+            count = counted(len(queue.partitions), "partition")
+            call.refuse(404, "UnknownPartition", f"the queue has {count}")
             return
         is_one = query.limit == 1
         form = Form(

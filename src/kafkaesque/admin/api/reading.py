@@ -35,6 +35,7 @@ from kafkaesque.admin.api.part_pages import (
 from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.admin.api.values import Origin, View
 from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.model.counted import counted
 from kafkaesque.model.ids import NodeId
 
 #: Partitions that are read for one page.
@@ -101,8 +102,8 @@ class MessagePages:
         if query.partition is not None:
             partitions = partitions[query.partition : query.partition + 1]
         if not partitions:
-            count = len(topic.partitions)
-            call.refuse(404, "UnknownPartition", f"topic {topic.name!r} has {count} partitions")
+            count = counted(len(topic.partitions), "partition")
+            call.refuse(404, "UnknownPartition", f"topic {topic.name!r} has {count}")
         elif query.offset is not None and query.partition is None:
             call.refuse(400, "InvalidRequest", "an offset is one of a partition: give that, too")
         else:

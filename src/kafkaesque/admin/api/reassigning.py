@@ -29,6 +29,7 @@ from kafkaesque.broker.requests.commands import (
     Refusal,
     WantedReplicas,
 )
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.ids import NodeId
 
@@ -198,8 +199,8 @@ def _what(call: Call[DryRun, Reassignment], topic: str, taken: int, refused: int
     is_dry, is_stop = call.query.dry_run, call.body.replicas is None
     done = "would be" if is_dry else "are"
     how = f"{done} left where they were" if is_stop else f"{done} moved"
-    what = f"the replicas of {taken} partitions of {topic} {how}"
-    return f"{what}, and {refused} partitions refused" if refused else what
+    what = f"the replicas of {counted(taken, 'partition')} of {topic} {how}"
+    return f"{what}, and {counted(refused, 'partition')} refused" if refused else what
 
 
 def _words(call: Call[DryRun, Reassignment], topic: str) -> list[str]:

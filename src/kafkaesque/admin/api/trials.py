@@ -19,6 +19,7 @@ from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.queues.transforming import Content as Kept
 from kafkaesque.broker.queues.transforming import seen_by_rules, transformed
 from kafkaesque.broker.requests.queue_requests import PeekedMessages, PeekMessages
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.routing.exchanges.transformation_planner import RULE_BYTES_MAX, check_rule
 from kafkaesque.routing.message import RoutedMessage
@@ -124,8 +125,8 @@ class TrialPages:
             call.refuse(403, "Forbidden", refusal)
             return
         if body.partition >= len(found.partitions):
-            count = len(found.partitions)
-            call.refuse(404, "UnknownPartition", f"the queue has {count} partitions")
+            count = counted(len(found.partitions), "partition")
+            call.refuse(404, "UnknownPartition", f"the queue has {count}")
             return
 
         def on_peeked(outcome: PeekedMessages | RequestRefused) -> None:

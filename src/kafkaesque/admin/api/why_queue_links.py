@@ -8,6 +8,7 @@ from typing import Final
 from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, UNKNOWN, Link
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.queue_requests import PeekedMessage, QueueCounts
+from kafkaesque.model.counted import are, counted, have
 from kafkaesque.model.message_headers import DEATH, GROUP
 
 #: Nobody has asked for messages for so long: then nobody wants any.
@@ -110,7 +111,10 @@ def _absent_links(facts: QueueFacts, counts: QueueCounts) -> Iterator[Link]:
             name="written",
             state=BLOCKING,
             what=f"nobody has put message {offset} into {name} yet",
-            evidence=[f"{counts.arrived} messages have come, the next one is {counts.end}"],
+            evidence=[
+                f"{counted(counts.arrived, 'message')} {have(counts.arrived)} come, "
+                f"the next one is {counts.end}"
+            ],
             command=f"kafkaesque queue describe {name.name}",
         )
         return
@@ -174,7 +178,7 @@ def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage)
             name="order",
             state=BLOCKING,
             what=f"message {ahead.message.offset} of the same group comes first, and is not done",
-            evidence=[f"it is {ahead.place}, {failed} attempts have failed"],
+            evidence=[f"it is {ahead.place}, {_failed(failed)}"],
             since=ahead.message.timestamp_ms,
             command=f"kafkaesque why queue {name} {ahead.message.offset}{facts.which_partition}",
         )
@@ -204,17 +208,22 @@ def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage)
         state=PASSED,
         what="it waits for its turn: consumers are asking for messages",
         evidence=[
-            f"{counts.ready} are ready, {counts.consumers} consumers",
-            f"{message.message.failures} attempts have failed",
+            f"{counts.ready} {are(counts.ready)} ready, {counted(counts.consumers, 'consumer')}",
+            _failed(message.message.failures),
         ],
         command=describe,
     )
 
 
+def _failed(count: int) -> str:
+    return f"{counted(count, 'attempt')} {have(count)} failed"
+
+
 def _unwanted_link(counts: QueueCounts, command: str) -> Link:
     evidence = [
         f"for {counts.unwanted_ms} ms nobody has asked for messages",
-        f"{counts.consumers} consumers, {counts.in_flight} messages in flight",
+        f"{counted(counts.consumers, 'consumer')}, "
+        f"{counted(counts.in_flight, 'message')} in flight",
     ]
     if counts.consumers and counts.in_flight:
         return Link(
@@ -242,7 +251,7 @@ def _place_link(facts: QueueFacts, found: PeekedMessage) -> Link:
         name=link,
         state=state,
         what=what,
-        evidence=[f"{found.message.failures} attempts have failed", *until],
+        evidence=[_failed(found.message.failures), *until],
         since=found.message.timestamp_ms,
         command=f"kafkaesque queue {verb or 'describe'} {facts.name.name}",
     )

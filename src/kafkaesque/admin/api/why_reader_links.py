@@ -16,6 +16,7 @@ from kafkaesque.admin.api.why_links import (
     leader_link,
     stable_link,
 )
+from kafkaesque.model.counted import counted, have
 
 # -- groups
 
@@ -54,7 +55,9 @@ def reader_links(
             command="start its consumers",
         )
         return
-    yield Link(name="members", state=PASSED, what=f"{len(answer.members)} members consume")
+    count = len(answer.members)
+    consume = "consumes" if count == 1 else "consume"
+    yield Link(name="members", state=PASSED, what=f"{counted(count, 'member')} {consume}")
     if answer.state not in ("Stable", "Empty"):
         yield Link(
             name="rebalance",
@@ -109,7 +112,7 @@ def _positions(
     owner = owners.get(where)
     found = committed.get(where)
     evidence = [
-        f"{len(lagging)} partitions have messages that are not read",
+        f"{counted(len(lagging), 'partition')} {have(len(lagging))} messages that are not read",
         f"{worst.name}: committed {'nothing' if found is None else found.offset}, {lag} to go",
     ]
     if owner is None:
@@ -133,7 +136,8 @@ def _positions(
     yield Link(
         name="lag",
         state=BLOCKING,
-        what=f"{owner.client_id} at {owner.host} has {worst.name} and is {lag} messages behind",
+        what=f"{owner.client_id} at {owner.host} has {worst.name} "
+        f"and is {counted(lag, 'message')} behind",
         evidence=evidence,
         since=None if found is None else found.at_ms,
         command=f"kafkaesque group describe {group}",

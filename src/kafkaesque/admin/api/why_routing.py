@@ -5,6 +5,7 @@ from typing import Final
 
 from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, Link
 from kafkaesque.broker.doors.exchanges import Exchanges
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.router import keys_of
@@ -62,14 +63,15 @@ def _named(found: Sequence[Destination], sees: Sees) -> str:
     if not seen:
         return "places that you may not see"
     others = "" if len(seen) == len(found) else ", and others that you may not see"
-    places = "1 place" if len(seen) == 1 else f"{len(seen)} places"
-    return f"{places}: {', '.join(seen[:NAMES_MAX])}{others}"
+    return f"{counted(len(seen), 'place')}: {', '.join(seen[:NAMES_MAX])}{others}"
 
 
 def _nowhere_link(exchange: Exchange, shown: str, message: RoutedMessage, sees: Sees) -> Link:
     rows = sorted(set(exchange.matcher.rows(keys_of(message), message)))
     filtered = [row for row in rows if row in exchange.filters]
-    evidence = [f"{len(exchange.bindings)} bindings begin at {shown}"]
+    count = len(exchange.bindings)
+    begin = "begins" if count == 1 else "begin"
+    evidence = [f"{counted(count, 'binding')} {begin} at {shown}"]
     if exchange.alternate is not None:
         is_seen = sees(Destination(exchange.alternate, True))
         name = f"exchange {exchange.alternate}" if is_seen else "exchange"

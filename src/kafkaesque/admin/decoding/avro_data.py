@@ -14,6 +14,7 @@ from kafkaesque.admin.decoding.bounds import (
     Allowance,
     UndecodableError,
     check_depth,
+    left_over,
 )
 from kafkaesque.admin.decoding.plain_values import (
     shown_bytes,
@@ -70,7 +71,7 @@ class _Reader:
     def check_end(self) -> None:
         """Raise `UndecodableError` if there is more than the value."""
         if self._at < len(self._data):
-            raise UndecodableError(f"{len(self._data) - self._at} bytes follow the value")
+            raise left_over(len(self._data) - self._at)
 
     def plain(self, node: _Node, depth: int) -> _Value:
         """Read a value of any type as JSON has it."""

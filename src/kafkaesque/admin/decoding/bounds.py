@@ -7,6 +7,8 @@ as JSON. That bounds memory and time alike.
 
 from typing import Final
 
+from kafkaesque.model.counted import counted
+
 #: Of a key or a value, as it was written.
 VALUE_BYTES_MAX: Final = 1024 * 1024
 #: Of what one value becomes.
@@ -21,6 +23,12 @@ PART_BYTES: Final = 16
 
 class UndecodableError(Exception):
     """A value is not what it should be, or too large; the message is one sentence for people."""
+
+
+def left_over(count: int) -> UndecodableError:
+    """Return the error of a value with so many bytes behind it."""
+    follow = "follows" if count == 1 else "follow"
+    return UndecodableError(f"{counted(count, 'byte')} {follow} the value")
 
 
 class Allowance:

@@ -7,7 +7,13 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkaesque.admin.decoding.bounds import PART_BYTES, Allowance, UndecodableError, check_depth
+from kafkaesque.admin.decoding.bounds import (
+    PART_BYTES,
+    Allowance,
+    UndecodableError,
+    check_depth,
+    left_over,
+)
 from kafkaesque.admin.decoding.plain_values import shown_bytes, shown_float, shown_time
 
 _Value = Any
@@ -54,7 +60,7 @@ def read_msgpack(data: bytes, allowance: Allowance) -> _Value:
     reader = _Reader(data, allowance)
     value = reader.read(0)
     if reader.at < len(data):
-        raise UndecodableError(f"{len(data) - reader.at} bytes follow the value")
+        raise left_over(len(data) - reader.at)
     return value
 
 

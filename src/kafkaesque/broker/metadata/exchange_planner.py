@@ -25,6 +25,7 @@ from kafkaesque.broker.requests.exchange_commands import (
     RemoveTransformation,
     UnbindDestination,
 )
+from kafkaesque.model.counted import counted, have
 from kafkaesque.model.errors import InvalidRequest, OverBound
 from kafkaesque.routing.errors import BadName, NotExpressible
 from kafkaesque.routing.exchanges import planner, transformation_planner
@@ -209,6 +210,7 @@ def _plan_transformation_removal(
     count = sum(each.options.get(TRANSFORMATION_OUT) == name for each in queues.values())
     if count:
         raise TransformationInUse(
-            f"{count} queues in vhost '{vhost}' have transformation.out={name}: change them first"
+            f"{counted(count, 'queue')} in vhost '{vhost}' {have(count)} "
+            f"transformation.out={name}: change {'it' if count == 1 else 'them'} first"
         )
     return transformation_planner.remove_transformation(state.routing, vhost, name)

@@ -66,6 +66,7 @@ from kafkaesque.broker.requests.queue_commands import (
     DeleteQueue,
     DeleteShareGroup,
 )
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import (
     ConfigError,
     InvalidConfig,
@@ -133,9 +134,10 @@ def plan_queue(
         raise OverBound(f"there are {QUEUES_MAX} queues already")
     owner = "" if command.on_behalf_of is None else command.on_behalf_of.principal
     if owner and state.queue_counts[owner] >= per_user_max:
+        made = counted(state.queue_counts[owner], "queue")
         raise OverBound(
-            f"{owner} has made {state.queue_counts[owner]} queues already: delete some, or let an "
-            "administrator set user.queues.max of the brokers"
+            f"{owner} has made {made} already: delete some, or let an administrator "
+            "set user.queues.max of the brokers"
         )
     check_may_add_vhost(state, name.vhost)
     check_view(state, existing, options)

@@ -185,8 +185,8 @@ def vacuum(
     count = len(found.old) + len(found.dead) + len(found.strange)
     sentence = (
         f"{'would remove' if dry_run else 'removed'} {counted(count, 'file')},"
-        f" {found.size_bytes} bytes: {len(found.old)} of old versions, {len(found.dead)} of failed"
-        f" attempts, {len(found.strange)} of unknown origin"
+        f" {counted(found.size_bytes, 'byte')}: {len(found.old)} of old versions,"
+        f" {len(found.dead)} of failed attempts, {len(found.strange)} of unknown origin"
     )
     Screen(json=json).done(sentence, asdict(found))
 

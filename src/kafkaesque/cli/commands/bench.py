@@ -16,7 +16,7 @@ import kafkaesque
 from kafkaesque.cli.arguments import JsonOption, new_app, wrong_usage
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.screen import Screen, Table
+from kafkaesque.cli.screen import Screen, Table, counted
 
 if TYPE_CHECKING:
     from kafkaesque.cli.kafka import Connection
@@ -171,7 +171,9 @@ def _consume(connection: "Connection", topic: str, partitions: int, messages: in
             found = consumer.consume(BATCH_MAX, POLL_S)
             count += sum(message.error() is None for message in found)
             if time.monotonic() - began > MEASURE_TIMEOUT_S:
-                raise CommandFailed(f"only {count} messages came back", exit_code=TIMED_OUT)
+                raise CommandFailed(
+                    f"only {counted(count, 'message')} came back", exit_code=TIMED_OUT
+                )
     finally:
         consumer.close()
     return time.monotonic() - began

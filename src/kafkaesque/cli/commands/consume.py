@@ -23,7 +23,7 @@ from kafkaesque.cli.isolation import Isolation
 from kafkaesque.cli.line_template import template_writer
 from kafkaesque.cli.message_format import Format, Incoming, choose_format, line_writer
 from kafkaesque.cli.offset_words import parse_place
-from kafkaesque.cli.screen import Progress, Screen
+from kafkaesque.cli.screen import Progress, Screen, counted
 from kafkaesque.cli.topic_name import check_name
 from kafkaesque.cli.topic_reader import BATCH_MAX, Reader
 
@@ -165,7 +165,8 @@ def consume(
         reader.close()
     if max_messages is not None and count < max_messages and not until_end:
         raise CommandFailed(
-            f"only {count} of {max_messages} messages came before {timeout:g} s of silence",
+            f"only {count} of {counted(max_messages, 'message')} came before {timeout:g} s of "
+            "silence",
             exit_code=TIMED_OUT,
         )
 

@@ -228,7 +228,7 @@ def _facts(shown: "DescribedQueue", first: "Shown | None") -> list[tuple[Cell, .
     is_one = len(shown.partitions) == 1
     # Numbers of several logs have no sum.
     more = f", {counts.get('log_start')} to {counts.get('log_end')}" if is_one else ""
-    facts.append(("log", f"{counts.get('log_bytes')} bytes{more}"))
+    facts.append(("log", f"{counted(counts.get('log_bytes', 0), 'byte')}{more}"))
     if first is not None:
         failures = counted(first.failures, "failed attempt")
         where = "" if is_one else f" of partition {first.partition}"

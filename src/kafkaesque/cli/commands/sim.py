@@ -150,7 +150,7 @@ def power_cuts(
     if not json:
         print(
             f"{counted(tally.faults, 'power cut')} of {counted(brokers, 'broker')} at once;"
-            f" {tally.acknowledged} messages acknowledged,"
+            f" {counted(tally.acknowledged, 'message')} acknowledged,"
             f" {'PROBLEMS FOUND' if tally.bad else 'none lost'}; {time.monotonic() - begun:.0f} s"
         )
     if tally.bad:

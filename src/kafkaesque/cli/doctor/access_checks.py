@@ -8,6 +8,7 @@ from kafkaesque.access.administration import ShownListener
 from kafkaesque.access.principals import ROLE_PREFIX, USER_PREFIX
 from kafkaesque.cli.doctor.facts import AccessFacts, Facts
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+from kafkaesque.cli.screen import counted
 
 #: Below this many days there is no time to lose.
 DAYS_CRITICAL: Final = 3.0
@@ -40,7 +41,7 @@ def _certificates(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if not soon:
             continue
         least = min(soon.values())
-        when = "has ended" if least <= 0 else f"ends in {least:.0f} days"
+        when = "has ended" if least <= 0 else f"ends in {counted(round(least), 'day')}"
         yield Finding(
             check="certificate-ends",
             severity=Severity.CRITICAL if least < DAYS_CRITICAL else Severity.WARNING,
@@ -149,8 +150,10 @@ def _audit(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             check="audit-dropped",
             severity=Severity.WARNING,
-            what=f"broker {broker.id} has dropped {dropped:,} audit events since its start",
-            cause=f"{waiting:,} wait now: __audit cannot be written to"
+            what=f"broker {broker.id} has dropped {dropped:,} audit event"
+            f"{'' if dropped == 1 else 's'} since its start",
+            cause=f"{waiting:,} {'waits' if waiting == 1 else 'wait'} now: __audit cannot be "
+            "written to"
             if waiting
             else "more than 10,000 waited: __audit had no leader, or too few replicas in sync",
             command="kafkaesque topic describe __audit    (its leader, and replicas in sync; "

@@ -6,6 +6,7 @@ from kafkaesque.cli.doctor.advice import bring_back, have_lost, state_of
 from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, in_words
 from kafkaesque.cli.quorum import QuorumMember
+from kafkaesque.cli.screen import counted
 
 #: What is left to do without them.
 _LOST = 'docs/operations.md, "Controllers that have lost their majority"'
@@ -28,7 +29,7 @@ def check_controllers(facts: Facts, _: Limits) -> Iterator[Finding]:
     yield Finding(
         check="controllers-missing",
         severity=Severity.WARNING if spare > 0 else Severity.CRITICAL,
-        what=f"of {len(voters)} controllers {states}; {max(0, spare)} more may fail",
+        what=f"of {counted(len(voters), 'controller')} {states}; {max(0, spare)} more may fail",
         cause=_WITHOUT,
         command="; ".join(_helps(facts, missing)),
         names=[str(each.broker) for each in missing],

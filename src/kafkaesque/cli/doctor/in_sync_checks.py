@@ -134,7 +134,8 @@ def _alter(found: Sequence[_Shortfall]) -> tuple[str, _Shortfall]:
 def _cause(facts: Facts, first: _Shortfall) -> str:
     who = ", ".join(f"broker {node} {_state(facts, node)}" for node in first.missing)
     return (
-        f"{first.name} has {first.in_sync} of {len(first.replicas)} replicas in sync, and "
+        f"{first.name} has {first.in_sync} of {counted(len(first.replicas), 'replica')} in "
+        "sync, and "
         f"min.insync.replicas is {facts.min_insync(first.name.topic)}: {who}"
     )
 

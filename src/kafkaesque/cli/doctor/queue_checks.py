@@ -91,14 +91,15 @@ def _check_in_flight(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
     ]
     if found:
         first = found[0]
+        give = "gives" if len(found) == 1 else "give"
+        held, ready = counted(first.of("in_flight"), "message"), first.of("ready")
         yield _finding(
             "queue-in-flight-limit",
             WARNING,
             found,
-            f"{counted(len(found), 'queue')} give out nothing more: {_named(found)}",
-            f"consumers of {first} have {first.of('in_flight')} messages that they have not "
-            f"acknowledged, and max.in.flight allows {first.of('in_flight_max')}; "
-            f"{first.of('ready')} wait",
+            f"{counted(len(found), 'queue')} {give} out nothing more: {_named(found)}",
+            f"consumers of {first} have {held} that they have not acknowledged, and max.in.flight "
+            f"allows {first.of('in_flight_max')}; {ready} {'waits' if ready == 1 else 'wait'}",
             f"see whether the consumers are stuck; {_alter(first)} -c max.in.flight=…",
         )
 
@@ -146,7 +147,7 @@ def _check_heads(queues: Sequence[QueueFacts], limits: Limits) -> Iterator[Findi
         cause = "its consumers take messages more slowly than they come"
     held = ""
     if first.of("held_by_message"):
-        held = f"; its log, of {first.of('log_bytes')} bytes, is kept from there on"
+        held = f"; its log, of {counted(first.of('log_bytes'), 'byte')}, is kept from there on"
     yield _finding(
         "queue-head-old",
         WARNING,
@@ -183,15 +184,21 @@ def _check_parked(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
     found = [each for each in queues if each.of("parked")]
     if found:
         first = max(found, key=lambda each: each.of("parked"))
+        count = sum(each.of("parked") for each in found)
+        given_up = (
+            "message was given up and stays" if count == 1 else "messages were given up and stay"
+        )
+        held = "it" if count == 1 else f"{first.of('parked')} of them"
+        them = "it" if count == 1 else "them"
         yield _finding(
             "queue-parked",
             WARNING,
             found,
-            f"messages were given up and stay in {counted(len(found), 'queue')}: {_named(found)}",
-            f"{first} has {first.of('parked')} of them, because it has no dead.letter.queue; its "
+            f"{count} {given_up} in {counted(len(found), 'queue')}: {_named(found)}",
+            f"{first} has {held}, because it has no dead.letter.queue; its "
             "log is kept from the oldest one on",
-            f"kafkaesque queue redrive {first.name}{_host(first)}    (tries them again; for later "
-            f"ones: {_alter(first)} -c dead.letter.queue=…)",
+            f"kafkaesque queue redrive {first.name}{_host(first)}    (tries {them} again; for "
+            f"later ones: {_alter(first)} -c dead.letter.queue=…)",
         )
 
 

@@ -10,6 +10,7 @@ from kafkaesque.cli.doctor.facts import Facts, QueueFacts
 from kafkaesque.cli.exchange_requests import describe as describe_exchanges
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.queue_requests import describe_all, list_queues
+from kafkaesque.cli.screen import counted
 from kafkaesque.protocols.kafka.messages.describe_queues_response import DescribedQueue
 
 #: Queues whose messages are counted; beyond them it takes too long.
@@ -26,16 +27,18 @@ def look_at_queues(facts: Facts, unseen: list[str]) -> list[QueueFacts]:
     try:
         listed = list_queues(bootstrap)
         led = [each for each in listed if each.leader_id >= 0]
-        counted = describe_all(bootstrap, led[:QUEUES_MAX], timeout_ms=LOOK_MS)
+        described = describe_all(bootstrap, led[:QUEUES_MAX], timeout_ms=LOOK_MS)
     except CommandFailed as failure:
         unseen.append(f"queues: {failure.message}")
         return []
     if len(led) > QUEUES_MAX:
         unseen.append(f"messages of {len(led) - QUEUES_MAX} of {len(led)} queues: too many")
-    silent = [each.queue for each in counted if each.error_code]
+    silent = [each.queue for each in described if each.error_code]
     if silent:
-        unseen.append(f"messages of {len(silent)} queues, {silent[0]} for one: no answer in time")
-    found = facts_of(listed, counted, time.time() * 1000)
+        unseen.append(
+            f"messages of {counted(len(silent), 'queue')}, {silent[0]} for one: no answer in time"
+        )
+    found = facts_of(listed, described, time.time() * 1000)
     return _with_exchanges(bootstrap, found, unseen)
 
 
@@ -65,10 +68,10 @@ def _exchange_of(queue: QueueFacts) -> str:
 
 
 def facts_of(
-    listed: Sequence[DescribedQueue], counted: Sequence[DescribedQueue], now_ms: float
+    listed: Sequence[DescribedQueue], described: Sequence[DescribedQueue], now_ms: float
 ) -> list[QueueFacts]:
     """Return queues with what is known of them."""
-    by_name = {(each.vhost, each.queue): each for each in counted if not each.error_code}
+    by_name = {(each.vhost, each.queue): each for each in described if not each.error_code}
     found = []
     for each in listed:
         known = by_name.get((each.vhost, each.queue))
