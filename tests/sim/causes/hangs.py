@@ -6,6 +6,7 @@ from random import Random
 
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kafkaesque.model.counted import counted
 from kafkaesque.model.ids import TopicPartition
 from tests.sim.causes.ground import NAMES, CauseGround
 from tests.sim.causes.logs import fill, of_record, others, record_case
@@ -126,7 +127,7 @@ def in_a_slow_network(ground: CauseGround, random: Random) -> Case:
     member = joined(ground, topic, random)
     slow(ground, random.choice([5.0, 20.0, 50.0]))
     path, query = asked(member, topic, last, random)
-    return Case(cause="lag", path=path, query=query, says=f"{last + 1} messages behind")
+    return Case(cause="lag", path=path, query=query, says=f"{counted(last + 1, 'message')} behind")
 
 
 @injects(HEALTHY, is_rough=True)

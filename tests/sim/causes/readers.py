@@ -9,6 +9,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.rules import Effect, Rule
 from kafkaesque.broker.requests.access_commands import AddRules
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.counted import counted
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.messages.consumer_group_heartbeat_request import (
@@ -175,7 +176,7 @@ def a_member_reads_nothing(ground: CauseGround, random: Random) -> Case:
     last = fill(ground, topic, random)
     member = joined(ground, topic, random)
     path, query = asked(member, topic, last, random)
-    return Case(cause="lag", path=path, query=query, says=f"{last + 1} messages behind")
+    return Case(cause="lag", path=path, query=query, says=f"{counted(last + 1, 'message')} behind")
 
 
 @injects("lagging consumer")
