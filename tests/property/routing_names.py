@@ -17,6 +17,17 @@ _wild = st.lists(st.one_of(levels, st.just(ONE)), min_size=1, max_size=5)
 
 
 @st.composite
+def filter_texts(draw: st.DrawFn) -> NameFilter:
+    """A filter as a client writes it, of names with up to eight levels of few words."""
+    grammar = draw(st.sampled_from(GRAMMARS))
+    wildcards = [grammar.one] * 2 + [grammar.many] * 2 * (grammar is AMQP)
+    words = draw(st.lists(st.sampled_from(["a", "b", "c", *wildcards]), min_size=1, max_size=8))
+    if draw(st.booleans()):
+        words[-1] = grammar.many
+    return grammar.read_filter(grammar.separator.join(words))
+
+
+@st.composite
 def filters(draw: st.DrawFn) -> NameFilter:
     """A filter that some protocol can have said, in the order in which it is read."""
     kind = draw(st.sampled_from(("mqtt", "amqp", "nats")))

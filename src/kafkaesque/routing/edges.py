@@ -1,4 +1,4 @@
-"""A tree of filters in one dict: slower and larger than the index by shapes, and never slow.
+"""A tree of filters in one dict: slower and larger than the index by shapes, for all that has none.
 
 Theory of operation. Each edge leads from a node by a level to another node; all edges are in one
 dict, whose keys are a node's number and a word's. A name is matched by walking all nodes that can

@@ -1,31 +1,37 @@
 """Finds the subscribers of a name among a million filters with wildcards.
 
-Theory of operation. A filter's *shape* is how many levels it has, which of them are wildcards, and
-whether it goes on for many. Clients use few shapes: everybody who asks for `sensors/<id>/#` has the
-same one. The index is a dict by the filters' text. To match, the name is masked by each shape that
-could match a name of its length, and the text that comes out is looked up: about 0.3 µs for each
-shape, whatever the number of filters.
+Theory of operation. The index is a dict by the filters' text. Filters are looked up alike that have
+wildcards at the same levels: that is their *shape* (`shapes.py`). To match, the name is masked by
+each shape that could match a name of its length, and the text that comes out is looked up: about
+0.3 µs for each shape, whatever the number of filters. Clients use few shapes: everybody who asks
+for `sensors/<id>/#` has the same one.
 
-Shapes are counted per length of name. A filter that would add one more than `SHAPES_MAX` there goes
-to the tree in `edges.py`, and so do filters with a wildcard for many levels that is not the last.
-Filters stay where they are put first, so a filter is searched in both places when it is removed.
+Shapes beyond the first `ALWAYS_MAX` are looked up only if there is a hint that they have a filter
+with two of the name's words (`shape_hints.py`). Filters that have no shape, or would add one more
+than `SHAPES_MAX`, go to the tree in `edges.py`. Filters stay where they are put first, so a filter
+is searched in both places when it is removed.
 
 What was found for a name is kept for the `CACHED_NAMES_MAX` names that were asked for last, until
 a filter is added or removed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple
 
 from kafkaesque.routing.edges import Edges
-from kafkaesque.routing.names import MANY, MQTT, ONE, FilterLevels, NameFilter, NameKey
+from kafkaesque.routing.names import MQTT, FilterLevels, NameFilter, NameKey
+from kafkaesque.routing.shape_hints import NUMBERS_MAX, Anchor, Anchors, ShapeHints
+from kafkaesque.routing.shapes import WILDCARDS, Mask, Shape, has_shape, pattern_of, text_of
 from kafkaesque.routing.subscribers import SUBSCRIBER_MAX, Subscribers, with_one, without
 
-#: Shapes that are looked up for one name; further ones are in the tree.
-SHAPES_MAX = 64
+#: Shapes; filters of further ones are in the tree.
+SHAPES_MAX = NUMBERS_MAX
+#: Shapes that are looked up for each name of their length, without a hint.
+ALWAYS_MAX = 32
+#: Shapes of which a filter may match a name in several ways: each takes a look-up.
+FLOATING_MAX = 8
 #: For names of more levels it is found out each time which shapes may match.
 PLANNED_LEVELS_MAX = 256
 #: Names whose subscribers are remembered.
@@ -33,36 +39,29 @@ CACHED_NAMES_MAX = 1024
 #: More subscribers than these of one name are found anew each time: to send to them takes longer.
 CACHED_SUBSCRIBERS_MAX = 256
 
-#: How wildcards are written in a filter's text: ONE, MANY, and the same as a first level that does
-#: not pass over `$`. No level's own text has the characters `+` and `#`.
-_WILDCARDS = ("+", "#", "+$+", "+$#")
-_ONE_PART = 0
-_MANY_PART = 1
-_WITH_DOLLAR_PARTS = 2
 
-#: Picks the words of a filter's text.
-_Mask = Callable[[tuple[str, ...]], tuple[str, ...]]
+class _Plan(NamedTuple):
+    """What is looked up for names of one length."""
 
-
-class _Shape(NamedTuple):
-    """What filters have in common that are looked up alike."""
-
-    #: How many levels it has, without the MANY at its end.
-    length: int
-    #: Which of these are wildcards.
-    ones: tuple[int, ...]
-    has_many: bool
-    skips_dollar: bool
+    masks: list[Mask]
+    #: Shapes that have more than one text for a name.
+    floating: list[Shape]
+    anchors: list[Anchor]
 
 
 class NameIndex:
     """Filters, and the numbers of who has said each."""
 
     __slots__ = (
+        "_always",
+        "_anchors",
         "_cached",
         "_count",
         "_edges",
         "_filters",
+        "_floating",
+        "_hinted",
+        "_hints",
         "_plans",
         "_shapes",
     )
@@ -70,10 +69,18 @@ class NameIndex:
     def __init__(self) -> None:
         #: A filter's text -> its subscribers.
         self._filters: dict[str, Subscribers] = {}
-        #: How many filters have a shape.
-        self._shapes: dict[_Shape, int] = {}
+        #: By pattern.
+        self._shapes: dict[str, Shape] = {}
+        #: Those that are looked up without a hint, in the order in which they came.
+        self._always: dict[str, Shape] = {}
+        #: The others, by number; made when there is one.
+        self._hinted: dict[int, Shape] = {}
+        self._hints: ShapeHints | None = None
+        self._anchors = Anchors()
+        #: How many shapes have several texts for a name.
+        self._floating = 0
         #: Length of a name, negative if that begins with `$` -> what to look up.
-        self._plans: dict[int, list[_Mask]] = {}
+        self._plans: dict[int, _Plan] = {}
         self._edges = Edges()
         self._count = 0
         self._cached = lru_cache(CACHED_NAMES_MAX)(self._find_few)
@@ -94,18 +101,16 @@ class NameIndex:
         return is_new
 
     def _add(self, levels: FilterLevels, skips_dollar: bool, subscriber: int) -> bool:
-        if MANY in levels[:-1]:
-            return self._edges.add(levels, skips_dollar, subscriber)
-        text = _text(levels, skips_dollar)
+        text = text_of(levels, skips_dollar)
         before = self._filters.get(text)
         if before is None:
-            shape = _shape_of(levels, skips_dollar)
-            # A filter of this shape may have been put into the tree when there was no place here.
-            if shape not in self._shapes and not self._has_place(shape):
-                return self._edges.add(levels, skips_dollar, subscriber)
+            # It may have been put into the tree when there was no place here.
             if self._edges and self._edges.has(levels, skips_dollar):
                 return self._edges.add(levels, skips_dollar, subscriber)
-            self._use(shape)
+            shape = self._shape(levels, skips_dollar)
+            if shape is None:
+                return self._edges.add(levels, skips_dollar, subscriber)
+            self._use(shape, levels)
         after = with_one(before, subscriber)
         if after is None:
             return False
@@ -115,7 +120,7 @@ class NameIndex:
     def remove(self, name_filter: NameFilter, subscriber: int) -> bool:
         """Remove a subscriber; say whether it had said this filter."""
         levels, skips_dollar = _words(name_filter), name_filter.skips_dollar
-        text = _text(levels, skips_dollar)
+        text = text_of(levels, skips_dollar)
         before = self._filters.get(text)
         if before is None:
             was_there = self._edges.remove(levels, skips_dollar, subscriber)
@@ -125,7 +130,7 @@ class NameIndex:
                 self._filters[text] = after
             else:
                 del self._filters[text]
-                self._release(_shape_of(levels, skips_dollar))
+                self._release(self._shapes[pattern_of(levels, skips_dollar)], levels)
         if was_there:
             self._count -= 1
             self._cached.cache_clear()
@@ -168,66 +173,90 @@ class NameIndex:
         plan = self._plans.get(-count if begins_with_dollar else count)
         if plan is None:
             plan = self._plan(count, begins_with_dollar)
+        masks, floating, anchors = plan
         joined, filters = "/".join, self._filters.get
-        parts = (*words, *_WILDCARDS)
-        found = [each for mask in plan if (each := filters(joined(mask(parts)))) is not None]
+        parts = (*WILDCARDS, *words)
+        found = [each for mask in masks if (each := filters(joined(mask(parts)))) is not None]
+        if anchors and self._hints is not None:
+            hinted = [self._hinted[each] for each in self._hints.find(words, anchors)]
+            floating = [*floating, *(s for s in hinted if s.may_match(count, begins_with_dollar))]
+        for shape in floating:
+            texts = shape.texts(parts) if shape.mask is None else (joined(shape.mask(parts)),)
+            found += [each for text in texts if (each := filters(text)) is not None]
         if self._edges:
             found += self._edges.find(words, begins_with_dollar)
         return found
 
     # -- shapes
 
-    def _plan(self, count: int, begins_with_dollar: bool) -> list[_Mask]:
-        """Return the masks for a name of so many levels, and remember them if these are few."""
-        plan = [
-            _mask(shape, count)
-            for shape in self._shapes
-            if _may_match(shape, count) and not (shape.skips_dollar and begins_with_dollar)
+    def _plan(self, count: int, begins_with_dollar: bool) -> _Plan:
+        """Return what to look up for a name of so many levels, and remember it if these are few."""
+        always = [
+            each for each in self._always.values() if each.may_match(count, begins_with_dollar)
         ]
+        anchors = (
+            each.anchor
+            for each in self._hinted.values()
+            if each.anchor is not None and each.may_match(count, begins_with_dollar)
+        )
+        plan = _Plan(
+            masks=[each.mask for each in always if each.mask is not None],
+            floating=[each for each in always if each.mask is None],
+            anchors=list(dict.fromkeys(anchors)),
+        )
         if count <= PLANNED_LEVELS_MAX:
             self._plans[-count if begins_with_dollar else count] = plan
         return plan
 
-    def _has_place(self, new: _Shape) -> bool:
-        """Tell whether no name would be looked up by too many shapes."""
-        longest = max((shape.length for shape in self._shapes), default=0)
-        last = max(new.length, longest) if new.has_many else new.length
-        return all(
-            sum(_may_match(shape, count) for shape in self._shapes) < SHAPES_MAX
-            for count in range(new.length, last + 1)
-        )
+    def _shape(self, levels: FilterLevels, skips_dollar: bool) -> Shape | None:
+        """Return a filter's shape, which is made if there is none; None: there is no place."""
+        pattern = pattern_of(levels, skips_dollar)
+        shape = self._shapes.get(pattern)
+        if shape is not None:
+            return shape
+        if len(self._shapes) >= SHAPES_MAX or not has_shape(pattern):
+            return None
+        shape = Shape(pattern)
+        if shape.mask is None:
+            if self._floating >= FLOATING_MAX:
+                return None
+            self._floating += 1
+        self._anchors.note(levels, shape.words_at)
+        if len(self._always) < ALWAYS_MAX or not shape.words_at:
+            self._always[pattern] = shape
+        else:
+            shape.anchor = self._anchors.use(shape.words_at)
+            shape.number = next(each for each in range(SHAPES_MAX) if each not in self._hinted)
+            self._hinted[shape.number] = shape
+        self._shapes[pattern] = shape
+        self._plans.clear()
+        return shape
 
-    def _use(self, shape: _Shape) -> None:
-        uses = self._shapes.get(shape, 0)
-        self._shapes[shape] = uses + 1
-        if not uses:
-            self._plans.clear()
+    def _use(self, shape: Shape, levels: FilterLevels) -> None:
+        """Count a filter."""
+        shape.uses += 1
+        if shape.anchor is not None:
+            if self._hints is None:
+                self._hints = ShapeHints()
+            self._hints.add(levels, shape.anchor, shape.number)
 
-    def _release(self, shape: _Shape) -> None:
-        self._shapes[shape] -= 1
-        if not self._shapes[shape]:
-            del self._shapes[shape]
-            self._plans.clear()
-
-
-def _may_match(shape: _Shape, count: int) -> bool:
-    return shape.length == count or (shape.has_many and shape.length < count)
-
-
-def _mask(shape: _Shape, count: int) -> _Mask:
-    """Return what picks the words of a filter's text from a name's words and `_WILDCARDS`."""
-    picked = list(range(shape.length))
-    for at in shape.ones:
-        picked[at] = count + _ONE_PART
-    if shape.has_many:
-        picked.append(count + _MANY_PART)
-    if not shape.skips_dollar and picked[0] >= count:
-        picked[0] += _WITH_DOLLAR_PARTS
-    if len(picked) == 1:
-        # `itemgetter` would give the word itself, and not a tuple of it.
-        only = picked[0]
-        return lambda parts: (parts[only],)
-    return itemgetter(*picked)
+    def _release(self, shape: Shape, levels: FilterLevels) -> None:
+        """Count a filter less."""
+        if shape.anchor is not None and self._hints is not None:
+            self._hints.remove(levels, shape.anchor, shape.number)
+        shape.uses -= 1
+        if shape.uses:
+            return
+        del self._shapes[shape.pattern]
+        self._plans.clear()
+        self._floating -= shape.mask is None
+        if shape.anchor is None:
+            del self._always[shape.pattern]
+            return
+        self._anchors.release(shape.anchor)
+        del self._hinted[shape.number]
+        if not self._hinted:
+            self._hints = None
 
 
 def _words(name_filter: NameFilter) -> FilterLevels:
@@ -241,20 +270,6 @@ def _words(name_filter: NameFilter) -> FilterLevels:
 def _only_word(key: NameKey) -> str:
     """Return the level of a name of one level as it is written among others."""
     return MQTT.write_level(MQTT.read_level(key, 1), 2)
-
-
-def _text(levels: FilterLevels, skips_dollar: bool) -> str:
-    words = [level if isinstance(level, str) else _WILDCARDS[level is MANY] for level in levels]
-    if not skips_dollar and not isinstance(levels[0], str):
-        words[0] = _WILDCARDS[_WITH_DOLLAR_PARTS + (levels[0] is MANY)]
-    return "/".join(words)
-
-
-def _shape_of(levels: FilterLevels, skips_dollar: bool) -> _Shape:
-    has_many = levels[-1] is MANY
-    head = levels[:-1] if has_many else levels
-    ones = tuple(at for at, level in enumerate(head) if level is ONE)
-    return _Shape(len(head), ones, has_many, skips_dollar)
 
 
 def _union(found: list[Subscribers]) -> Sequence[int]:

@@ -1,14 +1,25 @@
 """Bounds of the index of names, and what its subscribers are."""
 
+from typing import Any
+
 import pytest
 
 from kafkaesque.routing.name_index import (
+    ALWAYS_MAX,
     CACHED_SUBSCRIBERS_MAX,
     SHAPES_MAX,
     NameIndex,
 )
 from kafkaesque.routing.names import AMQP, MQTT, NATS
-from kafkaesque.routing.subscribers import SUBSCRIBER_MAX
+from kafkaesque.routing.subscribers import SUBSCRIBER_MAX, Subscribers
+
+
+class _CountedDict(dict[str, Subscribers]):
+    look_ups = 0
+
+    def get(self, key: str, default: object = None) -> Any:
+        self.look_ups += 1
+        return super().get(key, default)
 
 
 def test_one_index_serves_all_grammars() -> None:
@@ -24,12 +35,12 @@ def test_one_index_serves_all_grammars() -> None:
     assert list(index.match(NATS.key_of("$SYS.uptime"))) == [4, 5]
 
 
-def test_filters_of_more_shapes_than_are_looked_up_are_found_too() -> None:
+@pytest.mark.parametrize("shapes", [ALWAYS_MAX + 1, 4 * ALWAYS_MAX, SHAPES_MAX + ALWAYS_MAX])
+def test_filters_of_more_shapes_than_are_looked_up_are_found_too(shapes: int) -> None:
     index = NameIndex()
-    levels = 10
+    levels = 11
     texts = [
-        "/".join("+" if mask >> at & 1 else "a" for at in range(levels))
-        for mask in range(4 * SHAPES_MAX)
+        "/".join("+" if mask >> at & 1 else "a" for at in range(levels)) for mask in range(shapes)
     ]
     for number, text in enumerate(texts):
         index.add(MQTT.read_filter(text), number)
@@ -39,6 +50,29 @@ def test_filters_of_more_shapes_than_are_looked_up_are_found_too() -> None:
         assert index.remove(MQTT.read_filter(text), number)
     assert len(index) == 0
     assert list(index.match(key)) == []
+
+
+def test_only_shapes_with_two_words_of_a_name_are_looked_up() -> None:
+    index = NameIndex()
+    for mask in range(4 * ALWAYS_MAX):
+        for at in range(20):
+            words = ["+" if mask >> level & 1 else f"w{at}" for level in range(9)]
+            index.add(MQTT.read_filter("/".join(("all", *words))), mask)
+    filters = index._filters = _CountedDict(index._filters)
+    assert len(index.find(MQTT.key_of("all/" + "/".join(["w1"] * 9)))) == 4 * ALWAYS_MAX
+    assert filters.look_ups == 4 * ALWAYS_MAX
+    assert len(index.find(MQTT.key_of("all/" + "/".join(["x"] * 9)))) == 0
+    assert filters.look_ups < 6 * ALWAYS_MAX
+
+
+def test_words_between_two_wildcards_for_many_levels_are_anywhere() -> None:
+    index = NameIndex()
+    for number, text in enumerate(("#.b.*.#", "a.#.b.#.c", "a.#.b.#.b.#.c", "#.c.#", "#.*.b.#")):
+        index.add(AMQP.read_filter(text), number)
+    assert list(index.match(AMQP.key_of("a.b.c"))) == [0, 1, 3, 4]
+    assert list(index.match(AMQP.key_of("a.x.b.x.b.x.c"))) == [0, 1, 2, 3, 4]
+    assert list(index.match(AMQP.key_of("b"))) == []
+    assert list(index.match(AMQP.key_of("c"))) == [3]
 
 
 def test_many_subscribers_of_one_filter() -> None:
