@@ -18,7 +18,8 @@ from kafkaesque.routing.names import (
 )
 from kafkaesque.routing.retained_names import RetainedNames
 
-WORDS = ("", "a", "b", "ab", "a\1", "$s", "%", "%00", "é")
+#: With characters before the separator, and the one behind it.
+WORDS = ("", "a", "b", "ab", "a-", "a-b", "a0", "!", "a\1", "$s", "%", "%00", "é")
 NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(tuple)
 LEVELS = st.lists(st.sampled_from((*WORDS, ONE, ONE, MANY)), min_size=1, max_size=4).map(tuple)
 FILTERS = st.builds(NameFilter, levels=LEVELS, skips_dollar=st.booleans())

@@ -37,10 +37,11 @@ class Origin(NamedTuple):
 NO_ORIGIN: Final = Origin("", -1, 0)
 
 
-class LiveMessage(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class LiveMessage(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """A message that is passed on, and never changed: all receivers of a broker get this object.
 
-    What encodes it for a connection may keep the bytes by the object's identity.
+    What encodes it for a connection may keep the bytes by the object's identity. The garbage
+    collector need not look at it, because nothing that it has leads back to it.
     """
 
     #: Its name; `levels_of_key` splits it.
