@@ -191,6 +191,8 @@ ROWS = (
     "1000 hostile alike",
     "10000 hostile",
     "10000 hostile alike",
+    "100000 hostile",
+    "100000 hostile alike",
 )
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafkaesque.routing import name_index, shape_hints
-from kafkaesque.routing.edges import Edges
+from kafkaesque.routing import filter_rows, name_index, shape_hints
 from kafkaesque.routing.name_index import NameIndex
 from kafkaesque.routing.names import Levels, NameFilter, NameKey, key_of_levels
 from kafkaesque.routing.shape_hints import ShapeHints
@@ -36,6 +35,7 @@ def patched_bounds(values: tuple[int, int, int]) -> Iterator[None]:
         patch.object(name_index, "SHAPES_MAX", shapes_max),
         patch.object(name_index, "ALWAYS_MAX", always_max),
         patch.object(name_index, "FLOATING_MAX", floating_max),
+        patch.object(filter_rows, "BLOCK_ROWS", 4),
     ):
         yield
 
@@ -100,9 +100,9 @@ def test_many_filters_at_once(
         index = NameIndex()
         for number, name_filter in enumerate(name_filters):
             assert index.add(name_filter, number)
-    for name in looked_up:
-        wanted = [n for n, each in enumerate(name_filters) if matches(each, name)]
-        assert list(index.match(key_of_levels(name))) == wanted
+        for name in looked_up:
+            wanted = [n for n, each in enumerate(name_filters) if matches(each, name)]
+            assert list(index.match(key_of_levels(name))) == wanted
 
 
 @given(
@@ -121,13 +121,13 @@ def test_what_clients_of_all_protocols_write(
         index = NameIndex()
         for number, each in enumerate(texts):
             index.add(each, number)
-    for removed in (0, len(texts) // 2):
-        for number in range(removed):
-            index.remove(texts[number], number)
-        for key in looked_up:
-            name = tuple(key.split("/"))
-            wanted = [n for n, each in enumerate(texts) if n >= removed and matches(each, name)]
-            assert list(index.match(key)) == wanted
+        for removed in (0, len(texts) // 2):
+            for number in range(removed):
+                index.remove(texts[number], number)
+            for key in looked_up:
+                name = tuple(key.split("/"))
+                wanted = [n for n, each in enumerate(texts) if n >= removed and matches(each, name)]
+                assert list(index.match(key)) == wanted
 
 
 class ShapeHintsMachine(RuleBasedStateMachine):
@@ -184,14 +184,3 @@ class ShapeHintsMachine(RuleBasedStateMachine):
 
 
 TestShapeHints = ShapeHintsMachine.TestCase
-
-
-@given(name_filters=st.lists(filters(), max_size=30, unique=True))
-def test_a_tree_that_was_emptied_has_nothing_left(name_filters: list[NameFilter]) -> None:
-    edges = Edges()
-    for name_filter in name_filters:
-        edges.add(name_filter.levels, name_filter.skips_dollar, 1)
-    for name_filter in name_filters:
-        assert edges.remove(name_filter.levels, name_filter.skips_dollar, 1)
-    assert edges.edge_count == 0
-    assert not edges

@@ -8,8 +8,8 @@ for `sensors/<id>/#` has the same one.
 
 Shapes beyond the first `ALWAYS_MAX` are looked up only if there is a hint that they have a filter
 with two of the name's words (`shape_hints.py`). Filters that have no shape, or would add one more
-than `SHAPES_MAX`, go to the tree in `edges.py`. Filters stay where they are put first, so a filter
-is searched in both places when it is removed.
+than `SHAPES_MAX`, are looked at for every name, many at a time (`filter_rows.py`). They stay there
+until they are removed, even if there is a place for their shape later.
 
 What was found for a name is kept for the `CACHED_NAMES_MAX` names that were asked for last, until
 a filter is added or removed.
@@ -20,13 +20,13 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from kafkaesque.routing.edges import Edges
+from kafkaesque.routing.filter_rows import FilterRows
 from kafkaesque.routing.names import MQTT, FilterLevels, NameFilter, NameKey
 from kafkaesque.routing.shape_hints import NUMBERS_MAX, Anchor, Anchors, ShapeHints
 from kafkaesque.routing.shapes import WILDCARDS, Mask, Shape, has_shape, pattern_of, text_of
 from kafkaesque.routing.subscribers import SUBSCRIBER_MAX, Subscribers, with_one, without
 
-#: Shapes; filters of further ones are in the tree.
+#: Shapes; filters of further ones are in rows.
 SHAPES_MAX = NUMBERS_MAX
 #: Shapes that are looked up for each name of their length, without a hint.
 ALWAYS_MAX = 32
@@ -57,12 +57,12 @@ class NameIndex:
         "_anchors",
         "_cached",
         "_count",
-        "_edges",
         "_filters",
         "_floating",
         "_hinted",
         "_hints",
         "_plans",
+        "_rows",
         "_shapes",
     )
 
@@ -81,7 +81,8 @@ class NameIndex:
         self._floating = 0
         #: Length of a name, negative if that begins with `$` -> what to look up.
         self._plans: dict[int, _Plan] = {}
-        self._edges = Edges()
+        #: Filters for whose shape there is no place.
+        self._rows = FilterRows()
         self._count = 0
         self._cached = lru_cache(CACHED_NAMES_MAX)(self._find_few)
 
@@ -104,13 +105,11 @@ class NameIndex:
         text = text_of(levels, skips_dollar)
         before = self._filters.get(text)
         if before is None:
-            # It may have been put into the tree when there was no place here.
-            if self._edges and self._edges.has(levels, skips_dollar):
-                return self._edges.add(levels, skips_dollar, subscriber)
             shape = self._shape(levels, skips_dollar)
             if shape is None:
-                return self._edges.add(levels, skips_dollar, subscriber)
-            self._use(shape, levels)
+                self._rows.add(text, levels, skips_dollar)
+            else:
+                self._use(shape, levels)
         after = with_one(before, subscriber)
         if after is None:
             return False
@@ -123,13 +122,15 @@ class NameIndex:
         text = text_of(levels, skips_dollar)
         before = self._filters.get(text)
         if before is None:
-            was_there = self._edges.remove(levels, skips_dollar, subscriber)
+            return False
+        was_there, after = without(before, subscriber)
+        if after is not None:
+            self._filters[text] = after
         else:
-            was_there, after = without(before, subscriber)
-            if after is not None:
-                self._filters[text] = after
+            del self._filters[text]
+            if text in self._rows:
+                self._rows.remove(text, levels, skips_dollar)
             else:
-                del self._filters[text]
                 self._release(self._shapes[pattern_of(levels, skips_dollar)], levels)
         if was_there:
             self._count -= 1
@@ -142,7 +143,7 @@ class NameIndex:
         return few if few is not None else self.find(key)
 
     def texts(self) -> Iterable[str]:
-        """Return the texts by which filters are kept, apart from those in the tree."""
+        """Return the texts by which filters are kept."""
         return self._filters.keys()
 
     # -- matching
@@ -183,8 +184,8 @@ class NameIndex:
         for shape in floating:
             texts = shape.texts(parts) if shape.mask is None else (joined(shape.mask(parts)),)
             found += [each for text in texts if (each := filters(text)) is not None]
-        if self._edges:
-            found += self._edges.find(words, begins_with_dollar)
+        if self._rows:
+            found += [self._filters[text] for text in self._rows.find(words, begins_with_dollar)]
         return found
 
     # -- shapes

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final
 
-from kafkaesque.routing.names import MANY, ONE, FilterLevels
+from kafkaesque.routing.names import MANY, ONE, FilterLevels, Wildcard
 
 #: How wildcards are written in a filter's text: ONE, MANY, and the same as a first level that does
 #: not pass over `$`. No level's own text has the characters `+` and `#`.
 WILDCARDS: Final = ("+", "#", "+$+", "+$#")
+_LEVELS: Final[dict[str, str | Wildcard]] = dict(zip(WILDCARDS, (ONE, MANY) * 2, strict=True))
 _ONE_PART: Final = 0
 _MANY_PART: Final = 1
 _WITH_DOLLAR_PARTS: Final = 2
@@ -40,6 +41,11 @@ def text_of(levels: FilterLevels, skips_dollar: bool) -> str:
     if not skips_dollar and not isinstance(levels[0], str):
         words[0] = WILDCARDS[_WITH_DOLLAR_PARTS + (levels[0] is MANY)]
     return "/".join(words)
+
+
+def levels_of(text: str) -> FilterLevels:
+    """Return the levels of the filter that has this text."""
+    return tuple(_LEVELS.get(word, word) for word in text.split("/"))
 
 
 def pattern_of(levels: FilterLevels, skips_dollar: bool) -> str:

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.routing import filter_rows, shapes
 from kafkaesque.routing.name_index import (
     ALWAYS_MAX,
     CACHED_SUBSCRIBERS_MAX,
     SHAPES_MAX,
     NameIndex,
 )
-from kafkaesque.routing.names import AMQP, MQTT, NATS
+from kafkaesque.routing.names import AMQP, MQTT, NATS, FilterLevels
 from kafkaesque.routing.subscribers import SUBSCRIBER_MAX, Subscribers
 
 
@@ -63,6 +64,27 @@ def test_only_shapes_with_two_words_of_a_name_are_looked_up() -> None:
     assert filters.look_ups == 4 * ALWAYS_MAX
     assert len(index.find(MQTT.key_of("all/" + "/".join(["x"] * 9)))) == 0
     assert filters.look_ups < 6 * ALWAYS_MAX
+
+
+def test_filters_that_nearly_match_are_not_looked_at_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index = NameIndex()
+    for mask in range(4 * SHAPES_MAX):
+        words = ["+" if mask >> level & 1 else "a" for level in range(13)]
+        index.add(MQTT.read_filter("/".join((*words, f"z{mask}"))), mask)
+    exactly = []
+
+    def levels_of(text: str) -> FilterLevels:
+        exactly.append(text)
+        return shapes.levels_of(text)
+
+    monkeypatch.setattr(filter_rows, "levels_of", levels_of)
+    beginning = "/".join("a" * 13)
+    # Of those in rows, one in 1,024 is expected to have a word of the same slots.
+    assert list(index.match(MQTT.key_of(f"{beginning}/y"))) == []
+    assert len(exactly) < 40
+    assert list(index.match(MQTT.key_of(f"{beginning}/z4000"))) == [4000]
 
 
 def test_words_between_two_wildcards_for_many_levels_are_anywhere() -> None:
