@@ -1,6 +1,6 @@
 """Retained messages of ten million names: pages of what filters find, and memory.
 
-`python -m bench.retained_names [NAMES]` takes about five gigabytes for ten million. Names are
+`python -m bench.retained_names [NAMES]` takes about three gigabytes for ten million. Names are
 `s/site/device/channel`, a thousand devices at each site; each has a message of 16 bytes. A filter
 is asked for page after page, as a broker does for a client that subscribes, up to a hundred of
 them. Between two pages a broker does other work, so what counts is how long one page takes.

@@ -891,7 +891,7 @@ export interface RetainedName {
   expires_at: number | null;
 }
 
-/** Some of the names that a filter matches, sorted level by level. */
+/** Some of the names that a filter matches, sorted as texts. */
 export interface RetainedView {
   as_of: number;
   seen_by: number;

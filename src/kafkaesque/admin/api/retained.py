@@ -46,7 +46,7 @@ class RetainedName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetainedView(View, frozen=True, kw_only=True):
-    """Some of the names that a filter matches, sorted level by level."""
+    """Some of the names that a filter matches, sorted as texts."""
 
     filter: str
     items: list[RetainedName]
