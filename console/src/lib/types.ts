@@ -323,6 +323,7 @@ export interface Explanation {
   seen_by: number;
   sources: Origin[];
   grants: ShownGrant[];
+  queue: string;
   is_allowed: boolean | null;
   because: string;
   command: string;
@@ -1075,6 +1076,7 @@ export interface ShownGrant {
   principal: string;
   rule: string;
   but_for: string[];
+  also: string;
 }
 
 /** A role. */

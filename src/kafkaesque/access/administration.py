@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from kafkaesque.access.credentials import AccessKey, AnyCredential, NKey, ScramVerifier
-from kafkaesque.access.explanations import explain
+from kafkaesque.access.explanations import both, explain
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal, User, user_name
 from kafkaesque.access.state import AccessState
@@ -160,6 +160,8 @@ class ShownGrant(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     #: Denies that hold from some hosts only, in words.
     but_for: tuple[str, ...] = ()
+    #: The rule for the queue that a topic shows, which is needed as well; empty: none is.
+    also: str = ""
 
 
 class ShownListener(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +196,8 @@ class Grants(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to `AskGrants`."""
 
     grants: tuple[ShownGrant, ...]
+    #: Of a topic that shows a queue: what rules call the queue; empty: it shows none.
+    queue: str = ""
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,20 +298,34 @@ def show_roles(state: AccessState) -> Roles:
     return Roles(roles=shown)
 
 
-def show_grants(state: AccessState, super_users: tuple[Principal, ...], asked: AskGrants) -> Grants:
-    """Return who may do something: super users first, then by rules, sorted by principal."""
+def show_grants(
+    state: AccessState,
+    super_users: tuple[Principal, ...],
+    asked: AskGrants,
+    *,
+    as_well: AskGrants | None = None,
+) -> Grants:
+    """Return who may do something: super users first, then by rules, sorted by principal.
+
+    With `as_well`, only who may do that, too: the topic that is asked for shows this queue.
+    """
     able = [each for each in super_users if not _is_disabled(state, each)]
     found = [ShownGrant(principal=each, rule="") for each in able]
+    grants = explain(state, asked.operation, asked.resource_type, asked.name)
+    if as_well is not None:
+        others = explain(state, as_well.operation, as_well.resource_type, as_well.name)
+        grants = both(grants, others)
     found += [
         ShownGrant(
             principal=each.principal,
             rule=str(each.rule),
             but_for=tuple(map(str, each.but_for)),
+            also="" if each.also is None else str(each.also),
         )
-        for each in explain(state, asked.operation, asked.resource_type, asked.name)
+        for each in grants
         if each.principal not in able
     ]
-    return Grants(grants=tuple(found))
+    return Grants(grants=tuple(found), queue="" if as_well is None else as_well.name)
 
 
 def _is_disabled(state: AccessState, principal: Principal) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkaesque.access.decisions import counting_principals
-from kafkaesque.access.networks import ANY_HOST
+from kafkaesque.access.networks import ANY_HOST, common_hosts
 from kafkaesque.access.operations import Operation, ResourceType, allowed_bits, denied_bits
 from kafkaesque.access.principals import ANY_USER, Principal, user_name, user_principal
 from kafkaesque.access.rules import Effect, Rule
@@ -20,6 +20,8 @@ class Grant:
     rule: Rule
     #: Denies that hold for some hosts only: from those it may not.
     but_for: tuple[Rule, ...] = ()
+    #: The rule for a second resource, where two have to allow it.
+    also: Rule | None = None
 
 
 def explain(
@@ -36,6 +38,24 @@ def explain(
     found: list[Grant] = []
     for principal in sorted(principals):
         found += _grants_of(state, principal, rules)
+    return tuple(found)
+
+
+def both(first: Iterable[Grant], second: Iterable[Grant]) -> tuple[Grant, ...]:
+    """Return who has a grant of each kind, from the same hosts; in the order of the first."""
+    by_principal: dict[Principal, list[Grant]] = {}
+    for each in second:
+        by_principal.setdefault(each.principal, []).append(each)
+    found: list[Grant] = []
+    for one in first:
+        for other in by_principal.get(one.principal, ()):
+            host = common_hosts(one.rule.host, other.rule.host)
+            denies = tuple(dict.fromkeys((*one.but_for, *other.but_for)))
+            if host is None or any(common_hosts(host, deny.host) == host for deny in denies):
+                continue
+            found.append(
+                Grant(principal=one.principal, rule=one.rule, but_for=denies, also=other.rule)
+            )
     return tuple(found)
 
 

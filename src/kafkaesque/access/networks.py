@@ -62,6 +62,24 @@ def read_network(text: str) -> Network:
     return Network(network.version, int(network.network_address), int(network.netmask))
 
 
+def common_hosts(one: str, other: str) -> str | None:
+    """Return which of two hosts of rules lies within the other; None: they have none in common.
+
+    Raises:
+        InvalidRequest: one is no address, no network, and not `ANY_HOST`.
+    """
+    if one == other or other == ANY_HOST:
+        return one
+    if one == ANY_HOST:
+        return other
+    for inner, outer in ((one, other), (other, one)):
+        network, around = read_network(inner), read_network(outer)
+        is_narrower = network.mask >= around.mask
+        if is_narrower and around.holds(HostAddress(network.version, network.base)):
+            return inner
+    return None
+
+
 def is_within(host: str, networks: tuple[str, ...]) -> bool:
     """Tell whether a host lies in one of the networks; none named means everywhere."""
     if not networks:

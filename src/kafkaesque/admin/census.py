@@ -10,7 +10,9 @@ from kafkaesque.admin.metric_table import GROUPS_MAX, QUEUES_MAX
 from kafkaesque.admin.turns import walk
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.doors.queues import LedQueue
+from kafkaesque.broker.metadata.topic_views import find_readable
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.chassis.readable_logs import readable_end
 
 #: Where messages are, by what `QueueCounts` calls their numbers.
 PLACES: Final = {
@@ -99,7 +101,7 @@ def _count_groups(doors: Doors, census: Census) -> Iterator[None]:
             lag, is_known = 0, False
             for where, offset in host.table.committed_positions(group):
                 yield
-                state = doors.cluster.state.topics.get(where.topic)
+                state = find_readable(doors.cluster.state, where.topic)
                 if state is None or where.partition >= len(state.partitions):
                     continue
                 found = doors.condition.partitions.get(state.partitions[where.partition].group)
@@ -107,7 +109,7 @@ def _count_groups(doors: Doors, census: Census) -> Iterator[None]:
                     census.partitions_elsewhere += 1
                 else:
                     is_known = True
-                    lag += lag_of(found.high_watermark, offset)
+                    lag += lag_of(readable_end(doors, found), offset)
             if is_known:
                 _keep(lags, (lag, group))
     census.lags = sorted(lags, reverse=True)

@@ -39,6 +39,16 @@ _OF_VIEWS: Final = sum(
 )
 
 
+def needed_as_well(
+    access: Access, operation: Operation, resource_type: ResourceType, name: str
+) -> tuple[Operation, ResourceType, str] | None:
+    """Return what has to be allowed beside this, because the topic shows a queue; None: nothing."""
+    if resource_type is not ResourceType.TOPIC or operation not in _OF_QUEUE:
+        return None
+    queue = access.queue_of_view(name)
+    return None if queue is None else (_OF_QUEUE[operation], ResourceType.QUEUE, queue)
+
+
 class Rights:
     """Of a client that has logged in, from where it has; answers by the rules of the moment."""
 
@@ -74,11 +84,7 @@ class Rights:
     def _behind(
         self, operation: Operation, resource_type: ResourceType, name: str
     ) -> tuple[Operation, ResourceType, str] | None:
-        """Return what has to be allowed as well, because the topic shows a queue."""
-        if resource_type is not ResourceType.TOPIC or operation not in _OF_QUEUE:
-            return None
-        queue = self._access.queue_of_view(name)
-        return None if queue is None else (_OF_QUEUE[operation], ResourceType.QUEUE, queue)
+        return needed_as_well(self._access, operation, resource_type, name)
 
     def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
         """Return what a client is told that may not do something; see `refusal_words`."""

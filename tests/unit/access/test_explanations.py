@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaesque.access.explanations import explain, matches
+from kafkaesque.access.explanations import both, explain, matches
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import ANY_USER, User
 from kafkaesque.access.rules import Rule
@@ -43,6 +43,32 @@ def test_a_deny_for_some_hosts_is_named_beside_the_grant() -> None:
     somewhere = rule("deny", ALICE, host="10.0.0.0/8")
     assert grants(rule("allow", ALICE), somewhere) == [(ALICE, 1, 2)]
     assert grants(rule("allow", ALICE, host="10.0.0.0/8"), somewhere) == []
+
+
+def test_who_needs_two_grants_has_them_from_the_same_hosts() -> None:
+    def found(*rules: Rule) -> list[object]:
+        state = state_of(*rules, users=(), roles=("ops",))
+        grants = [explain(state, READ, TOPIC, name) for name in ("view", "queue")]
+        return [
+            (each.principal, each.rule.name, each.also.name, *(deny.id for deny in each.but_for))
+            for each in both(*grants)
+            if each.also is not None
+        ]
+
+    def view(effect: str, host: str = "*") -> Rule:
+        return rule(effect, ALICE, name="view", host=host)
+
+    def queue(effect: str, host: str = "*") -> Rule:
+        return rule(effect, ALICE, name="queue", host=host)
+
+    pair = (ALICE, "view", "queue")
+    assert found(view("allow"), rule("allow", BOB, name="queue")) == []
+    assert found(view("allow"), queue("allow")) == [pair]
+    assert found(view("allow", "10.0.0.0/8"), queue("allow", "10.1.0.0/16")) == [pair]
+    assert found(view("allow", "10.0.0.0/8"), queue("allow", "11.0.0.1")) == []
+    denied = queue("deny", "10.0.0.0/8")
+    assert found(view("allow", "10.1.0.0/16"), queue("allow"), denied) == []
+    assert found(view("allow", "11.0.0.1"), queue("allow"), denied) == [(*pair, 3)]
 
 
 def test_an_explanation_never_tells_of_the_brokers_own_names() -> None:

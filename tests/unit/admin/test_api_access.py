@@ -180,6 +180,27 @@ def test_it_is_explained_who_may_and_why(ground: Ground) -> None:
     assert ground.ask("GET", "/explain?operation=fly&resource_type=topic").status == 400
 
 
+def test_a_topic_that_shows_a_queue_needs_rules_for_both(ground: Ground) -> None:
+    add_user(ground)
+    made = {"name": "mails", "options": {"kafka.topic": "mails.view"}}
+    assert ground.ask("POST", "/queues", made).status == 201
+
+    def explain() -> Any:
+        query = {"operation": "read", "resource_type": "topic", "name": "mails.view"}
+        seen = ground.get("/explain", **query, principal="User:app")
+        assert seen["queue"] == "mails"
+        grants = [(each["rule"], each["also"]) for each in seen["grants"] if each["rule"]]
+        return seen["is_allowed"], grants
+
+    of_topic = {**RULE, "operations": ["read"], "name": "mails"}
+    told = ground.ask("POST", "/rules", of_topic).json
+    assert told["matches"] == ["mails.view"]
+    assert explain() == (False, [])
+    assert ground.ask("POST", "/rules", {**of_topic, "resource_type": "queue"}).status == 201
+    allowed, ((topic, queue),) = explain()
+    assert (allowed, "on TOPIC" in topic, "on QUEUE" in queue) == (True, True, True)
+
+
 def test_verifiers_and_salts_are_told_to_nobody(ground: Ground) -> None:
     add_user(ground)
     told = ground.ask("GET", "/users")

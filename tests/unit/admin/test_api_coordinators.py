@@ -45,26 +45,28 @@ def at_coordinator(ground: ApiGround, step: Callable[[Any, Callable[[Any], None]
     raise AssertionError(said)
 
 
-def heartbeat(ground: ApiGround, epoch: int) -> ConsumerHeartbeatResult:
+def heartbeat(
+    ground: ApiGround, epoch: int, group: str = "billing", topic: str = "orders"
+) -> ConsumerHeartbeatResult:
     def step(doors: Any, on_result: Callable[[Any], None]) -> None:
         event = ConsumerGroupHeartbeat(
             token=doors.groups.next_token(),
-            group_id="billing",
+            group_id=group,
             member_id="me-1",
             member_epoch=epoch,
             rebalance_timeout_ms=60_000,
-            topic_names=("orders",) if epoch == 0 else None,
+            topic_names=(topic,) if epoch == 0 else None,
             owned=frozenset() if epoch == 0 else None,
             client_id="<b>app</b>",
             client_host="10.0.0.9",
         )
-        doors.groups.when_found(["billing"], lambda: None)
+        doors.groups.when_found([group], lambda: None)
         try:
-            doors.groups.find("billing")
+            doors.groups.find(group)
         except Exception:
             on_result(GroupError.COORDINATOR_NOT_AVAILABLE)
             return
-        doors.groups.step("billing", event, on_result)
+        doors.groups.step(group, event, on_result)
 
     result = at_coordinator(ground, step)
     assert isinstance(result, ConsumerHeartbeatResult)

@@ -432,7 +432,13 @@ def access_with(*hosts: str) -> Access:
         return SimpleNamespace(allowed=host not in hosts, because=f"the rule for {host}")
 
     rules = {number: SimpleNamespace(host=host) for number, host in enumerate(hosts)}
-    return cast("Access", SimpleNamespace(state=SimpleNamespace(rules=rules), decide=decide))
+    state = SimpleNamespace(rules=rules)
+
+    def queue_of_view(topic: str) -> str | None:
+        return "orders" if topic == "orders.view" else None
+
+    door = SimpleNamespace(state=state, decide=decide, queue_of_view=queue_of_view)
+    return cast("Access", door)
 
 
 def test_that_somebody_may_is_not_said_where_it_depends_on_the_host() -> None:
@@ -444,6 +450,13 @@ def test_that_somebody_may_is_not_said_where_it_depends_on_the_host() -> None:
     assert (link.name, link.state) == ("allowed", "passed")
     links = list(access_links(access_with("10.0.0.9"), "User:app", needs))
     assert [(each.name, each.state) for each in links] == [("denied", "unknown")] * 2
+
+
+def test_who_reads_a_queue_as_a_topic_needs_the_right_to_both() -> None:
+    needs = [(Operation.READ, ResourceType.TOPIC, "orders.view")]
+    links = list(access_links(access_with("10.0.0.9"), "User:app", needs))
+    words = ["read the topic orders.view", "read the queue orders"]
+    assert [word in each.what for word, each in zip(words, links, strict=True)] == [True] * 2
 
 
 # -- queues

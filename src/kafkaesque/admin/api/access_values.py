@@ -169,6 +169,9 @@ class Explanation(View, frozen=True, kw_only=True):
     """Who may do something, and because of what; nobody else may."""
 
     grants: list[ShownGrant]
+    #: Of a topic that shows a queue: what rules call the queue, with which the same has to be
+    #: allowed; empty: it shows none.
+    queue: str
     #: Whether the principal that was named may; null: none was.
     is_allowed: bool | None
     #: In words.

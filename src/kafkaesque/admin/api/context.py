@@ -9,6 +9,7 @@ from kafkaesque.admin.api.values import View
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.series import Sampler
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.topic_views import readable_partition
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import LeaderNotAvailable
@@ -101,14 +102,15 @@ class Context:
         return self.doors.clock.wall_ms()
 
     def leader(self, where: TopicPartition) -> NodeId:
-        """Return who leads a partition.
+        """Return who leads a partition of a topic, or of a queue that is shown as one.
 
         Raises:
             UnknownTopicOrPartition: there is none.
             LeaderNotAvailable: nobody does, as far as is known.
         """
         cluster = self.doors.cluster
-        leader = cluster.leaders.leader(cluster.state.partition(where).group)
+        placed = readable_partition(cluster.state, where.topic, where.partition)
+        leader = cluster.leaders.leader(placed.group)
         if leader is None:
             raise LeaderNotAvailable(f"{where} has no leader at the moment")
         return leader

@@ -36,6 +36,7 @@ from kafkaesque.admin.api.part_pages import (
 )
 from kafkaesque.admin.api.values import Origin
 from kafkaesque.broker.metadata.cluster_state import TopicState
+from kafkaesque.broker.metadata.topic_views import find_readable
 from kafkaesque.broker.requests.commands import Done, GroupOffset
 from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import InvalidRequest, LeaderNotAvailable, RequestRefused
@@ -97,7 +98,7 @@ class GroupChangePages:
 def _find_topic(context: Context, call: Call[DryRun, OffsetReset]) -> TopicState | None:
     """Return the topic that is meant; None, and the call is answered, if it may not be."""
     name = call.body.topic
-    topic = context.doors.cluster.state.topics.get(name)
+    topic = find_readable(context.doors.cluster.state, name)
     if topic is None or not call.sees(ResourceType.TOPIC, name):
         refuse_unknown_topic(call, name)
         return None

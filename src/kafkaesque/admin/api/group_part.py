@@ -20,6 +20,8 @@ from kafkaesque.admin.api.part_pages import (
 from kafkaesque.admin.api.values import Group, Member, TopicGroup, TopicPartitions
 from kafkaesque.admin.lag import lag_of
 from kafkaesque.admin.turns import walk
+from kafkaesque.broker.metadata.topic_views import find_readable
+from kafkaesque.chassis.readable_logs import readable_end
 from kafkaesque.groups import events
 from kafkaesque.groups.consumer.events import ConsumerGroupDescribe
 from kafkaesque.groups.consumer.results import ConsumerDescribeResult, DescribedConsumerGroup
@@ -80,14 +82,14 @@ def _measure(context: Context, lags: Lags) -> Iterator[None]:
                 yield
                 found = topics.setdefault(where.topic, [0, 0, 0])
                 found[1] += 1
-                topic = state.topics.get(where.topic)
+                topic = find_readable(state, where.topic)
                 if topic is None or where.partition >= len(topic.partitions):
                     continue
                 partition = partitions.get(topic.partitions[where.partition].group)
                 if partition is None or partition.replica is None:
                     found[2] += 1
                 else:
-                    found[0] += lag_of(partition.high_watermark, offset)
+                    found[0] += lag_of(readable_end(context.doors, partition), offset)
 
 
 def _answer_groups(context: Context, on_done: OnAnswer) -> None:

@@ -25,6 +25,8 @@ from kafkaesque.admin.api.part_pages import Nothing
 from kafkaesque.admin.api.values import Listing, View
 from kafkaesque.admin.lag import lag_of
 from kafkaesque.admin.turns import walk
+from kafkaesque.broker.metadata.topic_views import find_readable
+from kafkaesque.chassis.readable_logs import readable_end
 from kafkaesque.groups.results import CommittedOffset
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.sink_markers import PROGRESS_MARK, sink_task
@@ -166,14 +168,14 @@ def _row(context: Context, group: str, committed: Any) -> SparkRow | None:
     state = context.doors.cluster.state
     partitions = context.doors.condition.partitions
     for where, each in offsets.items():
-        topic = state.topics.get(where.topic)
+        topic = find_readable(state, where.topic)
         if topic is None or where.partition >= len(topic.partitions):
             continue
         partition = partitions.get(topic.partitions[where.partition].group)
         if partition is None or partition.replica is None:
             here = (0, 1)
         else:
-            here = (lag_of(partition.high_watermark, each.offset), 0)
+            here = (lag_of(readable_end(context.doors, partition), each.offset), 0)
         by_topic[where.topic] = _plus(by_topic.get(where.topic, (0, 0)), here)
     lag, unknown = _total(by_topic.values())
     return SparkRow(group, False, topics, at_ms, 0, 0, 0, lag, unknown, by_topic)

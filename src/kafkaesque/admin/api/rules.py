@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kafkaesque.access.acl_filters import AclFilter, write_binding
-from kafkaesque.access.administration import AskGrants, show_grants
+from kafkaesque.access.administration import AskGrants
 from kafkaesque.access.explanations import matches
 from kafkaesque.access.operations import CLUSTER_NAME, ResourceType
 from kafkaesque.access.principals import read_principal
@@ -35,7 +35,9 @@ from kafkaesque.admin.api.changes import CHANGE_MS_MAX, DryRun
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.paging import take_page
 from kafkaesque.broker.metadata.queue_names import exchange_resource, is_own_vhost, queue_resource
+from kafkaesque.broker.metadata.topic_views import all_readable
 from kafkaesque.broker.requests.access_commands import AccessCommand, AddRules, RemoveRules
+from kafkaesque.chassis.grants import decide_with_queue, explain_grants
 from kafkaesque.model.errors import RequestRefused
 
 _KEYS: Final[dict[str, Callable[[RuleRow], Any]]] = {
@@ -86,13 +88,16 @@ class RulePages:
         decision = None
         if query.principal:
             who = read_principal(query.principal)
-            decision = doors.access.decide(who, query.host or "0.0.0.0", operation, kind, name)
+            host = query.host or "0.0.0.0"
+            decision = decide_with_queue(doors.access, who, host, operation, kind, name)
         words = ["kafkaesque", "rule", "explain", "-o", word_of(operation)]
+        found = explain_grants(doors.access, super_users, question)
         call.answer(
             Explanation(
                 as_of=self._context.now(),
                 seen_by=self._context.node,
-                grants=list(show_grants(doors.access.state, super_users, question).grants),
+                grants=list(found.grants),
+                queue=found.queue,
                 is_allowed=None if decision is None else decision.allowed,
                 because="" if decision is None else decision.because,
                 command=shlex.join([*words, *resource_words(kind, name)]),
@@ -179,7 +184,7 @@ class RulePages:
         vhosts = [each for each in doors.exchanges.vhosts() if not is_own_vhost(each)]
         match kind:
             case ResourceType.TOPIC:
-                return list(doors.cluster.state.topics)
+                return [each.name for each in all_readable(doors.cluster.state)]
             case ResourceType.QUEUE:
                 return [queue_resource(each.queue) for each in doors.queues.all()]
             case ResourceType.VHOST:

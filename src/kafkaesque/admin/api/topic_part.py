@@ -22,6 +22,12 @@ from kafkaesque.admin.api.part_pages import (
 )
 from kafkaesque.admin.turns import walk
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.chassis.readable_logs import (
+    extent_of,
+    is_view,
+    readable_end,
+    readable_replica,
+)
 from kafkaesque.model.errors import InvalidRequest, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset, TopicPartition
 
@@ -93,30 +99,34 @@ def _partitions(context: Context, question: PartitionsQuestion) -> PartitionsAns
     for topic, numbers in question.partitions.items():
         for number in numbers:
             try:
-                partition = context.doors.reading.partition(TopicPartition(topic, number))
+                partition = readable_replica(context.doors, TopicPartition(topic, number))
             except RequestRefused:
                 continue
             if partition.is_leader:
-                found.append(_led(partition))
+                found.append(_led(context, topic, partition))
     return PartitionsAnswer(partitions=found)
 
 
-def _led(partition: Partition) -> LedPartition:
+def _led(context: Context, topic: str, partition: Partition) -> LedPartition:
     replica = partition.replica
+    start, stable = partition.log_start_offset, partition.last_stable_offset
+    if is_view(partition):
+        start, stable = extent_of(context.doors, partition)
     return LedPartition(
-        topic=partition.state.topic,
+        topic=topic,
         partition=partition.state.partition,
         epoch=partition.leader_epoch,
-        start_offset=partition.log_start_offset,
-        end_offset=partition.high_watermark,
-        stable_offset=partition.last_stable_offset,
+        start_offset=start,
+        end_offset=readable_end(context.doors, partition),
+        stable_offset=stable,
         bytes=partition.log.size_bytes,
         in_sync=sorted(replica.in_sync()) if replica is not None else [],
     )
 
 
 def _offset_at(context: Context, question: OffsetAtQuestion, on_done: OnAnswer) -> None:
-    partition = context.doors.reading.partition(TopicPartition(question.topic, question.partition))
+    where = TopicPartition(question.topic, question.partition)
+    partition = readable_replica(context.doors, where)
     partition.check_leader()
 
     def on_located(found: tuple[int, Offset] | Exception | None) -> None:

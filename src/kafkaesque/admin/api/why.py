@@ -285,7 +285,7 @@ class WhyPages:
 
                 self._read(inquiry, group, answer, placed, None, on_read)
 
-            inquiry.place(sorted(filter(inquiry.has, seen))[:PARTITIONS_MAX], on_placed)
+            inquiry.place(sorted(filter(inquiry.has_readable, seen))[:PARTITIONS_MAX], on_placed)
 
         inquiry.begin(lambda: self._describe(inquiry, group, on_described))
 

@@ -10,6 +10,7 @@ from kafkaesque.access.principals import read_principal
 from kafkaesque.admin.api.access_words import resource_words, word_of
 from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, UNKNOWN, Link
 from kafkaesque.broker.doors.access import Access
+from kafkaesque.chassis.rights import needed_as_well
 
 #: Stands for any address where none was given.
 ANYWHERE: Final = "0.0.0.0"
@@ -30,7 +31,7 @@ def access_links(access: Access, principal: str, needs: Iterable[Need]) -> Itera
     who = read_principal(principal)
     hosts = _hosts_of_rules(access)
     depends = False
-    for operation, kind, name in needs:
+    for operation, kind, name in _with_queues(access, needs):
         decision = access.decide(who, ANYWHERE, operation, kind, name)
         others = {
             host: each
@@ -55,6 +56,15 @@ def access_links(access: Access, principal: str, needs: Iterable[Need]) -> Itera
         return
     if not depends:
         yield Link(name="allowed", state=PASSED, what=f"{principal} may do it")
+
+
+def _with_queues(access: Access, needs: Iterable[Need]) -> Iterator[Need]:
+    """Yield what is needed, and of a topic that shows a queue what is needed of that, too."""
+    for need in needs:
+        yield need
+        behind = needed_as_well(access, *need)
+        if behind is not None:
+            yield behind
 
 
 def _hosts_of_rules(access: Access) -> dict[str, str]:

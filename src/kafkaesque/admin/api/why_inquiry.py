@@ -22,6 +22,8 @@ from kafkaesque.admin.api.why_links import (
     cut_off_link,
 )
 from kafkaesque.admin.api.why_part import WHY_PARTITIONS
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.topic_views import find_readable, readable_partition
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId, TopicPartition
 
@@ -93,6 +95,11 @@ class Inquiry:
         topic = self.context.doors.cluster.state.topics.get(where.topic)
         return topic is not None and 0 <= where.partition < len(topic.partitions)
 
+    def has_readable(self, where: TopicPartition) -> bool:
+        """Tell the same of what can be read by the name, which may show a queue."""
+        topic = find_readable(self.context.doors.cluster.state, where.topic)
+        return topic is not None and 0 <= where.partition < len(topic.partitions)
+
     def place(self, wheres: Iterable[TopicPartition], on_placed: OnPlaced) -> None:
         """Find out what metadata and leaders say of partitions, all of which exist.
 
@@ -101,9 +108,7 @@ class Inquiry:
         """
         cluster = self.context.doors.cluster
         asked = list(wheres)
-        leaders = {
-            where: cluster.leaders.leader(cluster.state.partition(where).group) for where in asked
-        }
+        leaders = {where: cluster.leaders.leader(self._state(where).group) for where in asked}
         questions: dict[NodeId, dict[str, list[int]]] = {}
         for where, leader in leaders.items():
             if leader is not None:
@@ -129,7 +134,7 @@ class Inquiry:
         self, where: TopicPartition, leader: NodeId | None, led: WhyPartition | None
     ) -> Placed:
         cluster = self.context.doors.cluster
-        state = cluster.state.partition(where)
+        state = self._state(where)
         recovery = cluster.state.recoveries.get(state.group)
         return Placed(
             topic=where.topic,
@@ -140,6 +145,9 @@ class Inquiry:
             is_recovering=recovery is not None and recovery.is_open,
             led=led,
         )
+
+    def _state(self, where: TopicPartition) -> PartitionState:
+        return readable_partition(self.context.doors.cluster.state, where.topic, where.partition)
 
     def lost(self, replicas: Iterable[NodeId]) -> dict[int, int | None]:
         """Return brokers that are not heard of, and for how many ms, if that is known."""

@@ -11,6 +11,12 @@ from kafkaesque.admin.api.why_links import (
     WhyPartitionQuestion,
 )
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.chassis.readable_logs import (
+    extent_of,
+    is_view,
+    readable_end,
+    readable_replica,
+)
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.ids import TopicPartition
 
@@ -32,20 +38,22 @@ def _answer(context: Context, question: WhyPartitionQuestion) -> WhyPartitionAns
     if sum(map(len, question.partitions.values())) > PARTITIONS_MAX:
         raise InvalidRequest(f"at most {PARTITIONS_MAX} partitions are described at once")
     refusal = context.doors.condition.store.refusal
+    told = None if refusal is None else str(refusal)
     found = []
     for topic, numbers in question.partitions.items():
         for number in numbers:
             try:
-                partition = context.doors.reading.partition(TopicPartition(topic, number))
+                partition = readable_replica(context.doors, TopicPartition(topic, number))
             except RequestRefused:
                 continue
             if partition.is_leader:
-                found.append(_describe(partition, None if refusal is None else str(refusal)))
-    told = None if refusal is None else str(refusal)
+                found.append(_describe(context, topic, partition, told))
     return WhyPartitionAnswer(partitions=found, disk_refusal=told)
 
 
-def _describe(partition: Partition, refusal: str | None) -> WhyPartition:
+def _describe(
+    context: Context, topic: str, partition: Partition, refusal: str | None
+) -> WhyPartition:
     config, replica = partition.config, partition.replica
     is_open = partition.last_stable_offset < partition.high_watermark
     producers = partition.producers.describe() if is_open else []
@@ -62,13 +70,21 @@ def _describe(partition: Partition, refusal: str | None) -> WhyPartition:
         ),
         key=lambda each: each.start_offset,
     )
+    start, stable, end = (
+        partition.log_start_offset,
+        partition.last_stable_offset,
+        partition.log.end_offset,
+    )
+    if is_view(partition):
+        start, stable = extent_of(context.doors, partition)
+        end = stable
     return WhyPartition(
-        topic=partition.state.topic,
+        topic=topic,
         partition=partition.state.partition,
-        start_offset=partition.log_start_offset,
-        high_watermark=partition.high_watermark,
-        stable_offset=partition.last_stable_offset,
-        end_offset=partition.log.end_offset,
+        start_offset=start,
+        high_watermark=readable_end(context.doors, partition),
+        stable_offset=stable,
+        end_offset=end,
         in_sync=[] if replica is None else sorted(replica.in_sync()),
         min_in_sync=config.min_insync_replicas,
         disk_refusal=refusal,

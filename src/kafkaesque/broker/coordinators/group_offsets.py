@@ -12,6 +12,7 @@ from typing import TypeVar
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
+from kafkaesque.broker.metadata.topic_views import readable_partition
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.requests.caller import RemoteCaller, refused_where_unreachable
 from kafkaesque.broker.requests.commands import (
@@ -184,9 +185,10 @@ class GroupOffsetsClient:
         coordinators.step(request.group_id, event, on_result)
 
     def _to_commit(self, each: GroupOffset) -> OffsetToCommit:
-        state = self._metadata.state.partition(TopicPartition(each.topic, each.partition))
+        state = readable_partition(self._metadata.state, each.topic, each.partition)
         return OffsetToCommit(
-            partition=state.topic_partition,
+            # A queue that is shown as a topic has a log by another name.
+            partition=TopicPartition(each.topic, each.partition),
             offset=each.offset,
             leader_epoch=NOT_GIVEN,
             metadata="",

@@ -393,12 +393,27 @@ def explain(
     asked = AskGrants(
         operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
     )
-    found = ask_access(bootstrap, asked, Grants).grants
+    answer = ask_access(bootstrap, asked, Grants)
     rows = [
-        (each.principal, each.rule or "is a super user", "; ".join(each.but_for)) for each in found
+        (
+            each.principal,
+            "; and ".join(filter(None, (each.rule, each.also))) or "is a super user",
+            "; ".join(each.but_for),
+        )
+        for each in answer.grants
     ]
     document = [
-        {"principal": each.principal, "rule": each.rule or None, "but_for": list(each.but_for)}
-        for each in found
+        {
+            "principal": each.principal,
+            "rule": each.rule or None,
+            "also": each.also or None,
+            "but_for": list(each.but_for),
+        }
+        for each in answer.grants
     ]
-    Screen(json=json).show(Table(columns=("WHO", "BECAUSE-OF", "BUT"), rows=rows), document)
+    screen = Screen(json=json)
+    if answer.queue:
+        screen.note(
+            f"Topic {name} shows the queue {answer.queue}: rules for both have to allow it."
+        )
+    screen.show(Table(columns=("WHO", "BECAUSE-OF", "BUT"), rows=rows), document)

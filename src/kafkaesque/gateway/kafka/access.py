@@ -23,7 +23,6 @@ from kafkaesque.access.administration import (
     ShownListener,
     read_change,
     read_question,
-    show_grants,
     show_roles,
     show_users,
 )
@@ -36,6 +35,7 @@ from kafkaesque.broker.requests.access_commands import (
     PutCredential,
 )
 from kafkaesque.broker.requests.commands import ControllerResult
+from kafkaesque.chassis.grants import explain_grants
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
@@ -71,7 +71,7 @@ def _answer(context: Context, question: Question) -> msgspec.Struct:
         case AskRoles():
             return show_roles(state)
         case AskGrants():
-            return show_grants(state, super_users, question)
+            return explain_grants(context.doors.access, super_users, question)
         case AskExposure():
             return _exposure(context, state)
 

@@ -18,6 +18,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_sealing import Located
 from kafkaesque.broker.tracer import Tracer
+from kafkaesque.chassis.readable_logs import extent_of, is_view, readable_replica
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.kafka.call import Call, Part
 from kafkaesque.gateway.kafka.errors import code_of
@@ -28,14 +29,8 @@ from kafkaesque.gateway.kafka.fetch_sessions import (
     SessionNotFound,
     SessionPartition,
 )
-from kafkaesque.gateway.kafka.queue_views import extent_of, read_view
-from kafkaesque.gateway.kafka.topics import (
-    TopicForbidden,
-    is_view,
-    leader_hint,
-    readable_replica,
-    resolve_topic,
-)
+from kafkaesque.gateway.kafka.queue_views import read_view
+from kafkaesque.gateway.kafka.topics import TopicForbidden, leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.errors import (
     NotLeader,

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.chassis.readable_logs import extent_of, is_view, readable_replica
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
-from kafkaesque.gateway.kafka.queue_views import extent_of
-from kafkaesque.gateway.kafka.topics import is_view, readable_replica
 from kafkaesque.model.errors import OffsetNotAvailable, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode

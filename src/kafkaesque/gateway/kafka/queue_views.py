@@ -18,12 +18,13 @@ compacted topic: it may have had all that was there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_sealing import Located, OpenedBatches
 from kafkaesque.chassis.meanings import shown_headers, shown_key
+from kafkaesque.chassis.readable_logs import extent_of
 from kafkaesque.model.batch import Attribute, BatchHeader, scan_batches
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch, encode_empty_batch
 from kafkaesque.model.errors import RequestRefused, StorageFailed
@@ -43,26 +44,6 @@ _DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 _SPAN_MAX: Final = 2**31
 
 OnRead = Callable[[Sequence[Located] | RequestRefused], None]
-
-
-class Extent(NamedTuple):
-    """Where a view begins and ends."""
-
-    start: Offset
-    end: Offset
-
-
-def extent_of(doors: Doors, partition: Partition) -> Extent:
-    """Return where the messages are that readers of a queue's log can get.
-
-    Raises:
-        NotLeader: the log is not here.
-    """
-    start, end = partition.log_start_offset, partition.last_stable_offset
-    last = doors.queues.messages_end(partition.state.topic_id, partition.state.partition)
-    if last is not None:
-        end = min(end, last)
-    return Extent(min(start, end), end)
 
 
 def read_view(

@@ -1,13 +1,7 @@
 """Topics as requests name them: by name, or since KIP-516 by id."""
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
-from kafkaesque.broker.metadata.topic_views import (
-    find_readable,
-    readable_by_id,
-    readable_partition,
-)
-from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.metadata.topic_views import find_readable, readable_by_id
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NO_NODE, TopicId, TopicPartition
 from kafkaesque.protocols.kafka.produce_path import TopicKey
@@ -26,23 +20,6 @@ def resolve_topic(doors: Doors, topic: TopicKey) -> str:
     if isinstance(topic, str):
         return topic
     return readable_by_id(doors.cluster.state, TopicId(bytes(topic))).name
-
-
-def readable_replica(doors: Doors, where: TopicPartition) -> Partition:
-    """Return the replica here of what can be read by a topic's name, which may show a queue.
-
-    Raises:
-        UnknownTopicOrPartition, NotLeader, LeaderNotAvailable: see `PartitionTable.find`.
-    """
-    if where.topic not in doors.cluster.state.topic_views:
-        return doors.reading.partition(where)
-    placed = readable_partition(doors.cluster.state, where.topic, where.partition)
-    return doors.reading.log_of(placed.topic_id, placed.partition)
-
-
-def is_view(partition: Partition) -> bool:
-    """Tell whether a replica is one of a queue's log, which Kafka's clients see as a topic."""
-    return partition.state.topic.startswith(QUEUE_LOG_PREFIX)
 
 
 def leader_hint(doors: Doors, where: TopicPartition) -> tuple[int, int] | None:
