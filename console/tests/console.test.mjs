@@ -156,6 +156,8 @@ test('what means harm is shown as text', async () => {
 test('integers beyond 53 bits and bytes are shown as they were written', async () => {
   const eyes = await Eyes.open(browser);
   await eyes.go(cluster.url('/#/topics/orders?key=c1'), '12345678901234567890');
+  const isWhole = (each) => each.scrollWidth <= each.clientWidth && each.scrollHeight <= each.clientHeight;
+  assert.ok(await eyes.page.$eval('td:has(+ td.value)', isWhole), 'the key is seen');
   await eyes.go(cluster.url('/#/topics/orders?order=oldest'), 'ff0001');
   await eyes.close();
 });
@@ -279,15 +281,26 @@ test('an exchange is made, bound, asked, unbound and deleted, each with its comm
   await eyes.click('dialog button.main');
   await eyes.see('Nothing is bound here');
   await eyes.click('button::-p-text(Bind…)');
+  await eyes.page.waitForFunction(() => document.activeElement?.matches('dialog select'));
   await eyes.page.locator('dialog input').fill('nobody');
   await eyes.click('dialog button.main');
   await eyes.see("no queue 'nobody'");
   await eyes.page.locator('dialog input').fill('mails');
   await eyes.page.locator('dialog label:nth-child(3) input').fill('*.error');
   await eyes.see("kafkaesque binding create made-here --key '*.error' --queue mails");
+  // Between exchanges nothing is changed; on the way to a queue it is, by what there is.
+  await eyes.page.select('dialog label:nth-child(1) select', 'exchange');
+  assert.equal(await eyes.page.$('dialog label:nth-child(4) select'), null);
+  await eyes.page.select('dialog label:nth-child(1) select', 'queue');
+  await eyes.page.waitForSelector('dialog option::-p-text(v2)');
+  await eyes.page.select('dialog label:nth-child(4) select', 'v2');
+  await eyes.see("kafkaesque binding create made-here --key '*.error' --queue mails -a x-transformation=v2");
+  await eyes.page.locator('dialog label:nth-child(5) input').fill('{"x-match": "all", "depth": 2}');
+  await eyes.see("--queue mails -a x-transformation=v2 -a x-match=all -a depth=2");
   assert.deepEqual(await eyes.hindrances(), []);
   await eyes.click('dialog button.main');
   await eyes.page.waitForSelector('svg a[href="#/queues/mails"]');
+  await eyes.page.waitForSelector('main td a[href="#/transformations/v2"]');
   await eyes.page.locator('main form input').fill('db.error');
   await eyes.click('main form button::-p-text(Show)');
   await eyes.page.waitForSelector('main li a::-p-text(mails)');
@@ -431,7 +444,7 @@ test('a group is deleted, and what hangs is aborted', async () => {
   assert.deepEqual(await eyes.hindrances(), []);
   await eyes.go(cluster.url('/#/transactions'), 'Ongoing');
   await eyes.click('button[aria-label="abort the transaction of open-one"]');
-  await eyes.see('the transaction of open-one in 1 partitions would be aborted');
+  await eyes.see('the transaction of open-one in 1 partition would be aborted');
   await eyes.see('kafkaesque txn abort open-one');
   await eyes.page.locator('dialog input').fill('open-one');
   assert.deepEqual(await eyes.hindrances(), []);
@@ -598,6 +611,13 @@ test('on a phone nothing is wider than the screen', async () => {
     await eyes.go(cluster.url(`/#/${page}`), text);
     const overflow = await eyes.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(overflow <= 0, `#/${page} is ${overflow} px too wide`);
+    const trouble = await eyes.page.evaluate(() => {
+      const { left, right } = document.querySelector('nav.side [aria-current]').getBoundingClientRect();
+      if (left < 0 || right > innerWidth) return 'the page is out of view in the row of pages';
+      const isCut = (each) => each.innerText.length < 12 && !/\s/.test(each.innerText) && each.getClientRects().length > 1;
+      return [...document.querySelectorAll('tbody th a')].find(isCut)?.innerText;
+    });
+    assert.equal(trouble, undefined, `#/${page}`);
   }
   assert.deepEqual(await eyes.hindrances(), []);
   await eyes.close();
