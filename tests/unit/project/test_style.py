@@ -55,6 +55,31 @@ def test_a_file_past_its_bound_is_two_files() -> None:
     assert too_long == []
 
 
+def raised_constants(tree: ast.AST) -> Iterator[str]:
+    """Yields the name of each constant that is raised.
+
+    What is raised again and again keeps the frames of every time, with all that was in them.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Name) and node.exc.id.isupper():
+            yield f"{node.exc.id} in line {node.lineno}"
+
+
+def test_an_exception_is_raised_once() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {each}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        if GENERATED not in path.parents
+        for each in raised_constants(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
+def test_a_constant_that_is_raised_would_be_found() -> None:
+    assert list(raised_constants(ast.parse("raise _NO_TASK"))) == ["_NO_TASK in line 1"]
+    assert list(raised_constants(ast.parse("raise EOFError"))) == []
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "src" / "kafkaesque").rglob("__init__.py")), ids=str
 )

@@ -44,15 +44,10 @@ TIMEOUT_MS: Final = 20_000
 TASKS_MAX: Final = 10
 RATE_MAX: Final = 500
 
-_NO_SOURCE: Final = SqsError(
-    "ResourceNotFoundException",
-    "The resource that you specified for the SourceArn parameter doesn't exist.",
-)
-_NO_TARGET: Final = SqsError(
-    "ResourceNotFoundException",
-    "The resource that you specified for the DestinationArn parameter doesn't exist.",
-)
-_NO_TASK: Final = SqsError("ResourceNotFoundException", "Task does not exist.")
+_UNKNOWN: Final = "The resource that you specified for the {} parameter doesn't exist."
+_NO_SOURCE: Final = _UNKNOWN.format("SourceArn")
+_NO_TARGET: Final = _UNKNOWN.format("DestinationArn")
+_NO_TASK: Final = "Task does not exist."
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -159,7 +154,7 @@ class MoveTasks:
             )
         target = read_arn(said) if said else sources[0]
         if target is None:
-            raise _NO_TARGET
+            raise _not_found(_NO_TARGET)
         if target == name:
             raise invalid_value("Source and destination must not be the same queue.")
         unnamed = "" if said else "no rule allows write on the queue that they have come from"
@@ -172,7 +167,7 @@ class MoveTasks:
                 raise invalid_value("Source and destination must be queues of the same type.")
             then(found)
 
-        self._finder.find_or(call, target, on_found, lambda: call.fail(_NO_TARGET))
+        self._finder.find_or(call, target, on_found, lambda: call.fail(_not_found(_NO_TARGET)))
 
     def _redrive(
         self, call: Call[RequestT], source: QueueState, target: str, then: Callable[[], None]
@@ -219,7 +214,7 @@ class MoveTasks:
         """
         words = read_handle(call.request.task_handle, 2)
         if words is None:
-            raise _NO_TASK
+            raise _not_found(_NO_TASK)
         name, task_id = words
 
         def go_on(source: QueueState) -> None:
@@ -228,7 +223,7 @@ class MoveTasks:
         def end(source: QueueState, counts: q.QueueCounts) -> None:
             tasks = _tasks_of(source)
             if not any(each.id == task_id for each in tasks):
-                raise _NO_TASK
+                raise _not_found(_NO_TASK)
             if tasks[0].id != task_id or not counts.redriving_to:
                 raise SqsError("UnsupportedOperation", "Only active tasks can be cancelled.")
             cancelled = msgspec.structs.replace(tasks[0], is_cancelled=True)
@@ -311,8 +306,8 @@ class MoveTasks:
         self, call: Call[RequestT], name: str | None, then: Callable[[QueueState], None]
     ) -> None:
         if name is None:
-            raise _NO_SOURCE
-        self._finder.find_or(call, name, then, lambda: call.fail(_NO_SOURCE))
+            raise _not_found(_NO_SOURCE)
+        self._finder.find_or(call, name, then, lambda: call.fail(_not_found(_NO_SOURCE)))
 
     def _count(
         self, call: Call[RequestT], source: QueueState, then: Callable[[q.QueueCounts], None]
@@ -325,6 +320,11 @@ class MoveTasks:
 
         request = q.AskQueue(log_id=source.topic_id)
         self._doors.queues.ask_whole(request, q.QueueCounts, TIMEOUT_MS, on_counted)
+
+
+def _not_found(what: str) -> SqsError:
+    # A new one each time: one that is raised again keeps the frames of all times before.
+    return SqsError("ResourceNotFoundException", what)
 
 
 def _tasks_of(source: QueueState) -> tuple[Task, ...]:
