@@ -96,6 +96,20 @@ def test_the_farewell_comes_with_what_it_follows(ground: Ground, before: bytes) 
     assert heard(ground, OPENING + before + CLOSE).endswith(CLOSE_OK)
 
 
+@pytest.mark.parametrize("farewell", [CLOSE + CLOSE_OK, CLOSE + CLOSE + CLOSE_OK], ids=len)
+@pytest.mark.parametrize("wrong", [OPEN, 2 * method(1, m.ChannelOpen())], ids=len)
+def test_a_client_that_leaves_and_takes_its_leave_for_answered_ends_no_broker(
+    ground: Ground, wrong: bytes, farewell: bytes
+) -> None:
+    """The broker has closed the connection for a mistake: both have, and the client answers."""
+    raw = ground.raw()
+    raw.link.write((OPENING + OPEN + wrong,))
+    ground.wait(50)
+    raw.link.write((farewell,))
+    ground.loop.run_until(lambda: raw.is_closed, PATIENCE_MS)
+    assert heard(ground, OPENING + OPEN + CLOSE).endswith(CLOSE_OK)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_comes_in_one_piece_ends_the_connection_and_not_the_broker(
     ground: Ground, seed: int

@@ -477,14 +477,17 @@ class Connection:
         """Return the bytes of a method without content.
 
         They are none where the peer has closed the connection: it drops all but the answer to that,
-        and may have said so in the same bytes as what is answered here.
+        and may have said so in the same bytes as what is answered here. Where both have closed it,
+        and the peer has answered, there is nothing left to say.
 
         Raises:
             InvariantBroken: it must not be sent now.
             ValueError: a value does not fit into its field.
         """
         kind = type(method)
-        if self.state is ConnectionState.CLOSES and kind is not ConnectionCloseOk:
+        if self.state is ConnectionState.CLOSED or (
+            self.state is ConnectionState.CLOSES and kind is not ConnectionCloseOk
+        ):
             return b""
         raw = write_frame(METHOD, channel, write_method(method))
         if channel == _CONTROL:
