@@ -110,6 +110,20 @@ def test_a_client_that_leaves_and_takes_its_leave_for_answered_ends_no_broker(
     assert heard(ground, OPENING + OPEN + CLOSE).endswith(CLOSE_OK)
 
 
+@pytest.mark.parametrize("again", [b"", method(1, m.ChannelOpen())], ids=len)
+def test_a_channel_that_both_have_closed_ends_no_broker(ground: Ground, again: bytes) -> None:
+    raw = ground.raw()
+    raw.link.write((OPENING + OPEN + method(1, m.ChannelOpen()),))
+    raw.link.write((published(1, "no such exchange"),))
+    ground.wait(50)
+    left = method(1, m.ChannelClose(reply_code=200)) + method(1, m.ChannelCloseOk())
+    raw.link.write((left + again,))
+    ground.wait(50)
+    raw.link.write((CLOSE,))
+    ground.loop.run_until(lambda: raw.is_closed, PATIENCE_MS)
+    assert raw.received.endswith(CLOSE_OK)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_comes_in_one_piece_ends_the_connection_and_not_the_broker(
     ground: Ground, seed: int

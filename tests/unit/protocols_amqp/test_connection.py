@@ -316,6 +316,13 @@ def test_channels_wait_until_the_connection_is_open() -> None:
     assert failure(broker.receive(data)).code is ReplyCode.COMMAND_INVALID
 
 
+def test_a_farewell_that_the_peer_takes_for_answered_has_no_answer() -> None:
+    """It may say so in the same bytes, before the broker's turn has come."""
+    broker = opened()
+    assert broker.connection.send(1, m.ChannelCloseOk()) == b""
+    assert broker.connection.send(7, m.ChannelCloseOk()) == b""
+
+
 def test_what_the_broker_must_not_send_is_a_defect_of_ours() -> None:
     broker = opened()
     connection = broker.connection
@@ -324,7 +331,7 @@ def test_what_the_broker_must_not_send_is_a_defect_of_ours() -> None:
         (0, m.ChannelOpenOk()),
         (1, m.QueueDeclare()),
         (1, m.BasicDeliver()),
-        (1, m.ChannelCloseOk()),
+        (7, m.ChannelClose()),
         (7, m.BasicAck()),
     ):
         with pytest.raises(InvariantBroken):

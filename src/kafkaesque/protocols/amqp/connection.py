@@ -89,6 +89,8 @@ NAMES_MAX = 64
 _MANDATORY, _IMMEDIATE = 1, 2
 #: The channel that the connection itself has.
 _CONTROL = 0
+#: One side has closed the channel, and the other one has not answered.
+_CLOSING = (ChannelState.CLOSES, ChannelState.AWAITS_CLOSE_OK)
 
 
 class _Channel:
@@ -478,7 +480,8 @@ class Connection:
 
         They are none where the peer has closed the connection: it drops all but the answer to that,
         and may have said so in the same bytes as what is answered here. Where both have closed it,
-        and the peer has answered, there is nothing left to say.
+        and the peer has answered, there is nothing left to say; so it is with a channel, which may be
+        open again.
 
         Raises:
             InvariantBroken: it must not be sent now.
@@ -494,11 +497,14 @@ class Connection:
             self._send_control(method)
             return raw
         found = self._channels.get(channel)
+        if kind is ChannelCloseOk and (found is None or found.state not in _CLOSING):
+            return b""
         if found is None or kind.has_content or kind not in BROKER_METHODS | {ChannelCloseOk}:
             raise InvariantBroken(f"{kind.__name__} cannot be sent on channel {channel}")
         if kind is ChannelCloseOk:
-            self._send_close_ok(channel, found)
-        elif found.state in (ChannelState.CLOSES, ChannelState.AWAITS_CLOSE_OK):
+            if found.state is ChannelState.CLOSES:
+                del self._channels[channel]
+        elif found.state in _CLOSING:
             raise InvariantBroken(f"{kind.__name__} on channel {channel}, which is closing")
         elif kind is ChannelClose:
             found.state = ChannelState.AWAITS_CLOSE_OK
@@ -517,12 +523,6 @@ class Connection:
             # The peer's answer is to be read, unless its frames cannot be told any longer.
             self._channels.clear()
         self.state = following
-
-    def _send_close_ok(self, number: int, channel: _Channel) -> None:
-        if channel.state is ChannelState.CLOSES:
-            del self._channels[number]
-        elif channel.state is not ChannelState.AWAITS_CLOSE_OK:
-            raise InvariantBroken(f"ChannelCloseOk on channel {number}, which is not closing")
 
     def close(self, error: AmqpError) -> bytes:
         """Return the connection.close that tells the peer its mistake."""
