@@ -1,8 +1,9 @@
 """Fuzzing of everything that reads bytes of strangers: `scripts/fuzz`.
 
 Atheris changes bytes, sees which of our code they reach, and goes on with those that reach more.
-The targets are in `tests/property/fuzz_targets.py`. What it finds is printed, with the bytes as a
-line for `tests/property/fuzz_findings.txt`, which the suite reads.
+The targets are in `tests/property/fuzz_targets.py`, and in `gateway_targets.py` those of whole
+gateways, whose bytes are the choices of a random conversation. What it finds is printed, with the
+bytes as a line for `tests/property/fuzz_findings.txt`, which the suite reads.
 
     scripts/fuzz                         every target, two minutes each
     scripts/fuzz --seconds 600 amqp      one of them, for ten minutes
@@ -31,8 +32,8 @@ def fuzz_one(name: str, seconds: int, folder: str) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["kafkaesque", "wsproto"]):
-        from tests.property.fuzz_targets import TARGETS
-    target = TARGETS[name]
+        from tests.property.gateway_targets import EVERY_TARGET
+    target = EVERY_TARGET[name]
     corpus = Path(folder) / "corpus"
     corpus.mkdir()
     for number, seed in enumerate(target.seeds()):
@@ -85,18 +86,18 @@ def main() -> int:
     options = parser.parse_args()
     if options.folder:
         fuzz_one(options.names[0], options.seconds, options.folder)
-    from tests.property.fuzz_targets import TARGETS
+    from tests.property.gateway_targets import EVERY_TARGET
 
-    unknown = [each for each in options.names if each not in TARGETS]
+    unknown = [each for each in options.names if each not in EVERY_TARGET]
     if unknown or options.list:
-        print("\n".join(TARGETS))
+        print("\n".join(EVERY_TARGET))
         return EXIT_USAGE if unknown else 0
     try:
         import atheris  # noqa: F401
     except ImportError:
         print("scripts/fuzz installs atheris first", file=sys.stderr)
         return EXIT_UNAVAILABLE
-    found = [run(each, options.seconds) for each in options.names or TARGETS]
+    found = [run(each, options.seconds) for each in options.names or EVERY_TARGET]
     return EXIT_FOUND if any(found) else 0
 
 
