@@ -480,8 +480,8 @@ class Connection:
 
         They are none where the peer has closed the connection: it drops all but the answer to that,
         and may have said so in the same bytes as what is answered here. Where both have closed it,
-        and the peer has answered, there is nothing left to say; so it is with a channel, which may be
-        open again.
+        and the peer has answered, there is nothing left to say. So it is with a channel, which may
+        be open again.
 
         Raises:
             InvariantBroken: it must not be sent now.
