@@ -130,6 +130,7 @@ clients outside of it use `kafka.example.org:9094`:
 id = 1
 host = "10.0.0.7"
 kafka.port = 9092
+allow.open.listeners = true       # see security.md for brokers with a log-in and TLS
 
 [[listener]]
 name = "outside"
