@@ -36,10 +36,11 @@ answers for the whole cluster:
 
 ```
 $ curl -s http://127.0.0.1:8080/api/v1/topics/greetings/messages?limit=1
-{"as_of":1795577966400,"seen_by":1,"sources":[{"broker":3,"as_of":1795577966399,"missing":null}],
+{"as_of":1795577966400,"seen_by":1,"sources":[{"broker":3,"as_of":1795577966399,"missing":null},...],
  "items":[{"partition":2,"offset":0,"timestamp":1795577960000,"key":{"kind":"null","text":"",
  "bytes":0,"is_cut":false,"schema":null,"undecoded":null},"value":{"kind":"text","text":"hello",
- "bytes":5,"is_cut":false,"schema":null,"undecoded":null},"headers":[]}],"positions":[...]}
+ "bytes":5,"is_cut":false,"schema":null,"undecoded":null},"headers":[]}],"positions":[...],
+ "passed_over":[]}
 ```
 
 The console ([console.md](console.md)) uses nothing else.
