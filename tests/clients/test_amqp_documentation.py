@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.clients.amqp_cluster import AmqpCluster
+from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import DEADLINE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "amqp.md"
@@ -31,5 +32,7 @@ def run_program(page: Path, usual: str, port: int) -> None:
 
 
 def test_the_program_prints_what_the_page_says(tmp_path: Path) -> None:
+    # The program, and what it prints.
+    assert len(blocks_run_by(this_file(__file__), "docs/amqp.md")) == 2
     with AmqpCluster(1, tmp_path) as cluster:
         run_program(PAGE, "5672", cluster.amqp_ports[0])

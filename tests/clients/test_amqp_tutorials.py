@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.amqp_cluster import AmqpCluster
+from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import DEADLINE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "amqp-tutorials.md"
@@ -42,3 +43,5 @@ def test_the_programs_print_what_the_page_says(tmp_path: Path) -> None:
             assert (done.stdout, done.stderr) == (printed, ""), program
             ran += 1
     assert (starts, ran) == (2, PROGRAMS)
+    blocks = blocks_run_by(this_file(__file__), "docs/amqp-tutorials.md")
+    assert len(blocks) == starts + 2 * ran

@@ -33,6 +33,7 @@ from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.records import Record, decode_batch
+from tests.documentation.table import blocks_run_by, this_file
 from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
@@ -535,6 +536,8 @@ def test_what_was_done_to_a_record_is_found(stopped: Place, tamper: Tamper) -> N
     }
     if tamper is alter:
         ((number, problem),) = problems
+        (block,) = blocks_run_by(this_file(__file__), "docs/security.md")
+        assert problem in block.content
         assert problem == "it was altered"
         assert told["faults"][0]["offset"] == number
     else:

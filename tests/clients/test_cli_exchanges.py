@@ -11,6 +11,7 @@ import pytest
 
 from tests.clients.kafka_helpers import unique
 from tests.clients.test_cli import Cli, cli
+from tests.documentation.table import blocks_run_by, this_file
 
 __all__ = ["cli"]
 
@@ -26,6 +27,11 @@ def _examples() -> Iterator[tuple[list[str], str]]:
 
 def test_the_page_shows_what_commands_print(cli: Cli) -> None:
     examples = list(_examples())
+    shown = sum(
+        each.content.count("\n$ ") + 1
+        for each in blocks_run_by(this_file(__file__), "docs/exchanges.md")
+    )
+    assert len(examples) == shown
     assert len(examples) > 10
     for words, output in examples:
         assert cli(*words).output == output, words

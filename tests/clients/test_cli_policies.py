@@ -14,6 +14,7 @@ import pytest
 from tests.clients.amqp_cluster import new_name
 from tests.clients.rabbitmq_cluster import RabbitMqCluster
 from tests.clients.test_cli import KAFKAESQUE, Cli, Done
+from tests.documentation.table import blocks_run_by, this_file
 from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
@@ -47,6 +48,9 @@ def cli(cluster: RabbitMqCluster) -> Cli:
 
 def test_the_page_shows_what_commands_print(cli: Cli) -> None:
     (block,) = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert [each.content for each in blocks_run_by(this_file(__file__), "docs/exchanges.md")] == [
+        block
+    ]
     for part in re.split(r"^\$ kafkaesque ", block, flags=re.M)[1:]:
         command, _, output = part.partition("\n")
         assert cli(*shlex.split(command)).output == output, command

@@ -17,6 +17,7 @@ from kafkaesque import Client
 from tests.clients.amqp_cluster import new_name
 from tests.clients.rabbitmq_cluster import RabbitMqCluster
 from tests.clients.test_cli import KAFKAESQUE, Cli, Done
+from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import DEADLINE_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transformations.md").read_text()
@@ -54,7 +55,8 @@ def test_the_page_shows_what_commands_print(cli: Cli, tmp_path: Path) -> None:
     (rule,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "v2.json").write_text(rule)
     blocks = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 2
+    found = blocks_run_by(this_file(__file__), "docs/transformations.md")
+    assert [each.content for each in found] == [rule, *blocks]
     for part in re.split(r"^\$ kafkaesque ", "".join(blocks), flags=re.M)[1:]:
         command, _, output = part.partition("\n")
         assert cli(*shlex.split(command)).output == output, command

@@ -21,6 +21,7 @@ from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.testing import LiveCluster
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.test_cli import KAFKAESQUE
+from tests.documentation.table import blocks_run_by, this_file
 from tests.forked import processes
 from tests.waiting import DEADLINE_S
 
@@ -118,7 +119,10 @@ def test_a_page_prints_what_it_says(
     blocks = [
         each for each in BLOCK.findall({**EXAMPLES, "all of queues": QUEUES}[page]) if each[0]
     ]
-    assert blocks
+    path = "docs/queues.md" if page == "all of queues" else f"docs/concepts/{page}.md"
+    assert [each[1] for each in blocks] == [
+        each.content for each in blocks_run_by(this_file(__file__), path)
+    ]
     printed = ""
     for language, content in blocks:
         if language == "console":

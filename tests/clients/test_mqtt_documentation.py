@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.clients.mqtt_cluster import MqttCluster
+from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import DEADLINE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "mqtt.md"
@@ -16,6 +17,7 @@ PROGRAM = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 
 def test_the_program_prints_what_the_page_says(tmp_path: Path) -> None:
     ((program, printed),) = PROGRAM.findall(PAGE.read_text())
+    assert len(blocks_run_by(this_file(__file__), "docs/mqtt.md")) == 2
     with MqttCluster(1, tmp_path) as cluster:
         done = subprocess.run(
             [sys.executable, "-c", program.replace("1883", str(cluster.mqtt_ports[0]))],

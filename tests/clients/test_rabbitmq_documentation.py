@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.clients.rabbitmq_cluster import RabbitMqCluster
+from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import DEADLINE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "rabbitmq-api.md"
@@ -15,6 +16,9 @@ BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 def test_the_commands_print_what_the_page_says(tmp_path: Path) -> None:
     (block,) = BLOCK.findall(PAGE.read_text())
+    assert [
+        each.content for each in blocks_run_by(this_file(__file__), "docs/rabbitmq-api.md")
+    ] == [block]
     with RabbitMqCluster(1, tmp_path) as cluster:
         for entry in block.split("$ ")[1:]:
             lines = entry.splitlines()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.sqs_cluster import SqsCluster
+from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import DEADLINE_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sqs.md").read_text()
@@ -26,6 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsCluster]:
 
 def test_there_are_programs() -> None:
     assert len(PROGRAMS) == 2
+    assert len(blocks_run_by(this_file(__file__), "docs/sqs.md")) == 2 * len(PROGRAMS)
 
 
 @pytest.mark.parametrize(("program", "output"), PROGRAMS, ids=["queue", "fifo"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.up_ports import free_stretches, port_words
+from tests.documentation.table import pages_run_by, this_file
 from tests.tutorials import PAGES, Reader
 from tests.waiting import DEADLINE_S
 
@@ -60,3 +61,6 @@ def test_a_reader_of_a_tutorial_sees_what_it_says(
 def test_every_tutorial_is_followed_by_a_test() -> None:
     pages = {each.name for each in PAGES.glob("*.md")}
     assert pages == {*COUNTS, "README.md", "spark-pipeline.md"}
+    assert {Path(each).name for each in pages_run_by(this_file(__file__))} == pages - {
+        "spark-pipeline.md"
+    }

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.documentation.table import blocks_run_by, this_file
+
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 TIMEOUT_S = 600
 
@@ -23,6 +25,10 @@ def test_the_first_example_writes_what_it_shows_in_a_shell_without_the_environme
     bootstrap_servers: str, tmp_path: Path
 ) -> None:
     script, output = read_example()
+    assert [each.content for each in blocks_run_by(this_file(__file__), "docs/spark.md")] == [
+        script,
+        output,
+    ]
     assert '"127.0.0.1:9092"' in script
     path = tmp_path / "example.py"
     path.write_text(script.replace("127.0.0.1:9092", bootstrap_servers))

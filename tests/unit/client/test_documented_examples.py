@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.testing import LiveCluster
+from tests.documentation.table import blocks_run_by, this_file
 
 DOCS = Path(__file__).parents[3] / "docs"
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```\n(.*?)```", re.DOTALL)
@@ -26,6 +27,9 @@ def test_there_are_examples_of_everything() -> None:
     assert len(EXAMPLES) >= 12
     pages = [(DOCS / f"{page}.md").read_text() for page in ("client", "delivery")]
     assert sum(page.count("```python") for page in pages) == len(EXAMPLES)
+    names = ("docs/client.md", "docs/delivery.md")
+    blocks = [each for page in names for each in blocks_run_by(this_file(__file__), page)]
+    assert len(blocks) == 2 * len(EXAMPLES)
 
 
 @pytest.mark.parametrize(("program", "output"), EXAMPLES)

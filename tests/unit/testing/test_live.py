@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkaesque.testing import LiveCluster
+from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import eventually
 
 DEADLINE_S = 150.0
@@ -147,6 +148,9 @@ def test_a_closed_cluster_says_so_and_holds_no_port() -> None:
 def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "testing.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    # The command of the page, and the end of what it prints.
+    _, command, output = blocks_run_by(this_file(__file__), "docs/testing.md")
+    assert command.content.startswith("pytest -q test_orders.py ")
     (tmp_path / "test_orders.py").write_text(example)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
@@ -155,3 +159,4 @@ def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
+    assert "2 passed" in output.content
