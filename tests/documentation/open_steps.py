@@ -54,7 +54,8 @@ import sys
 from confluent_kafka import Consumer
 
 servers = {{"bootstrap.servers": "127.0.0.1:9092"}}
-member = Consumer({{**servers, "group.id": "billing", "group.protocol": "consumer"}})
+settings = {{"group.id": "billing", "group.protocol": "consumer", "enable.auto.commit": False}}
+member = Consumer({{**servers, **settings}})
 member.subscribe(["orders"])
 signal.signal(signal.SIGTERM, lambda *_: (member.close(), sys.exit()))
 while True:
