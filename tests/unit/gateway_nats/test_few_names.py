@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.queues import cursor_host
+from kafkaesque.queues import requests as r
 from tests.unit.gateway_nats.kit import Ground
 from tests.unit.gateway_nats.test_jetstream import Api, new_consumer, new_stream
 
@@ -86,3 +87,42 @@ def test_what_no_consumer_wants_goes_from_a_stream_of_interest(three: Ground) ->
     api.pull(stream, consumer, batch=1, expires=30 * SECOND)
     three.wait(cursor_host.WAIT_MS + 2 * cursor_host.PASSED_MS)
     assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 0
+
+
+def test_what_arrives_is_not_passed_over_in_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what was read, the table hears at the turn's end; somebody may ask for more before it."""
+    one = Ground(seed=5)
+    one.wait(2 * cursor_host.PASSED_MS)
+    api = Api(one)
+    stream = new_stream(api)
+    for payload in (b"first", b"second"):
+        api.publish(f"{stream}.wanted", payload)
+    for _ in range(5):
+        api.publish(f"{stream}.other", b"nobody's")
+    ask = cursor_host.CursorHost.ask
+
+    def ask_and_want_more(host: cursor_host.CursorHost, request: r.Request, on_answer: Any) -> None:
+        ask(host, request, on_answer)
+        if isinstance(request, r.Arrived):
+            host.on_wanted()
+
+    monkeypatch.setattr(cursor_host.CursorHost, "ask", ask_and_want_more)
+    monkeypatch.setattr(cursor_host, "READ_BYTES", 200)
+    consumer = new_consumer(api, stream, filter_subject=f"{stream}.wanted")
+    for payload in (b"first", b"second"):
+        api.pull(stream, consumer, batch=1, expires=5 * SECOND)
+        assert api.client.message()[4] == payload
+
+
+def test_other_subjects_come_to_a_pull_that_waits(three: Ground) -> None:
+    api = Api(three)
+    stream = new_stream(api)
+    consumer = new_consumer(api, stream, filter_subject=f"{stream}.wanted")
+    api.pull(stream, consumer, batch=1, expires=20 * SECOND)
+    three.wait(1_000)
+    config = {"durable_name": consumer, "ack_policy": "explicit", "filter_subject": f"{stream}.new"}
+    api.ask(f"CONSUMER.CREATE.{stream}.{consumer}", stream_name=stream, config=config)
+    # The broker that leads the queue has heard of it, while nothing has come.
+    three.wait(3_000)
+    api.client.publish(f"{stream}.new", b"new")
+    assert api.client.message()[4] == b"new"

@@ -78,6 +78,8 @@ class CursorHost(QueueHost):
         self._filters: tuple[str, ...] = ()
         #: When it was last committed what was passed over.
         self._passed_ms = 0
+        #: Of what the table was told: so much it may not have decided about yet.
+        self._arriving = 0
 
     def _make_table(self, number: int) -> QueueTable:
         found = self._found()
@@ -122,8 +124,10 @@ class CursorHost(QueueHost):
         if filters != self._filters:
             self._filters = filters
             self._wanted = SubjectFilters(filters, stream) if filters else None
+            self._is_wanted = self._is_wanted or self._is_asking
             self.seek(0)
-            self._is_wanted = True
+            # Nobody hears what was asked for before.
+            self._parts.clock.call_soon(self._go_on)
 
     def _found(self) -> QueueState | None:
         return self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
@@ -286,7 +290,8 @@ class CursorHost(QueueHost):
         asked_in = self._round
         self._read_policy()
         if asked_in != self._round:
-            self._go_on()  # other subjects are wanted meanwhile
+            self._is_wanted = True  # and that other subjects, meanwhile
+            self._go_on()
             return
         if isinstance(outcome, OffsetOutOfRange):
             self._skip_gone()
@@ -310,11 +315,13 @@ class CursorHost(QueueHost):
             return
 
         def on_answer(answer: r.Answer) -> None:
+            self._arriving -= 1
             if isinstance(answer, r.Refused):
                 self._read_again()
             else:
                 self._go_on()
 
+        self._arriving += 1
         self.ask(r.Arrived(token=self.new_token(), arrival=arrival), on_answer)
 
     def _pass_over(self, *, has_passed: bool) -> None:
@@ -322,7 +329,9 @@ class CursorHost(QueueHost):
         state, clock = self.queue.state, self._parts.clock
         now_ms = clock.now_ms()
         is_ahead = self._wanted is not None and self._position > state.end
-        if is_ahead and state.live.first() is None and now_ms >= self._passed_ms + PASSED_MS:
+        # A cursor that is set elsewhere forgets what lives, and what is about to.
+        is_idle = not self._arriving and state.live.first() is None
+        if is_ahead and is_idle and now_ms >= self._passed_ms + PASSED_MS:
             self._passed_ms = now_ms
             self._is_asking = True
             self._seek(self._position)
