@@ -22,7 +22,7 @@ from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.errors import LeaderNotAvailable, OffsetOutOfRange, RequestRefused
 from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.log_reference import LogReference, read_reference
-from kafkaesque.model.message_headers import LOG_REFERENCE
+from kafkaesque.model.message_headers import LOG_REFERENCE, PREFIX
 from kafkaesque.model.records import Record
 
 #: Partitions of topics of which records are kept, because other queues refer to the same ones.
@@ -204,6 +204,9 @@ def _filled(record: Record, reference: LogReference, records: dict[int, Record])
     source = records.get(reference.offset)
     if source is None or not reference.fits(source.value):
         return None
-    own = tuple(each for each in record.headers if each[0] != LOG_REFERENCE)
-    headers = (*source.headers, *own) if reference.has_headers else own
+    headers = tuple(each for each in record.headers if each[0] != LOG_REFERENCE)
+    if reference.has_headers:
+        # A topic has all that publishers say; what brokers say stands in the queue's record.
+        said = (each for each in source.headers if not each[0].startswith(PREFIX))
+        headers = (*said, *headers)
     return record._replace(value=source.value, headers=headers)
