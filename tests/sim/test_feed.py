@@ -135,3 +135,18 @@ def test_a_closed_feed_brings_nothing_more() -> None:
     scenario.write(20)
     scenario.loop.run_for(2 * QUESTION_MS)
     assert len(reader.offsets) == seen
+
+
+def test_what_was_committed_and_is_not_there_is_out_of_range() -> None:
+    """Nobody waits at a log's end for a message that it has lost (ADR 48)."""
+    scenario = Scenario(1)
+    scenario.write(3)
+    end, answers = stable_offset(scenario), list[FetchResult | RequestRefused]()
+    forwarder = scenario.broker(elsewhere(scenario)).forwarder
+    for offset in (end - 1, end):
+        forwarder.fetch(WHERE, offset, 1_000, 5_000, answers.append, reads_all=True)
+    scenario.loop.run_until(lambda: len(answers) == 2, 10_000)
+    last, beyond = sorted(answers, key=lambda each: isinstance(each, RequestRefused))
+    assert isinstance(last, FetchResult)
+    assert last.records
+    assert isinstance(beyond, OffsetOutOfRange)

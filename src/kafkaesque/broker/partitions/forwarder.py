@@ -175,7 +175,8 @@ class Forwarder:
         It is tried again while the leader is unknown, out of reach or has moved, or cannot read
         what is committed yet. The batches lie before the last stable offset, and what of them was
         aborted is named beside them; an answer without batches says that there are none. With
-        `reads_all` they lie before the high watermark, and nothing is named.
+        `reads_all` they lie before the high watermark, nothing is named, and an offset at which
+        nothing is yet is out of range: whoever asks so knows that it was committed.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
 
@@ -328,6 +329,12 @@ class Forwarder:
         aborted: list[tuple[int, int]] = []
         if request.reads_all is True:
             end = partition.high_watermark
+            if offset >= partition.next_offset:
+                lost = OffsetOutOfRange(f"{partition.name} does not have offset {offset} any more")
+                partition.confirm_refusal(lost, on_done)
+                return
+            if offset >= end:
+                raise LeaderNotAvailable(f"{partition.name} does not know what is committed yet")
         else:
             end, aborted = partition.stable_range(offset)
 
