@@ -7,18 +7,21 @@ those may have gone to several of its partitions, of which one is slower than an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.publish_lanes import LoggedTicket, OnKept, PublishLanes, size_of
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
 from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.queues import KAFKA_TOPIC
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.broker.options.topic_config import resolve_option
+from kafkaesque.model.errors import RequestRefused, UnknownTopicOrPartition
 from kafkaesque.model.ids import TopicId
 from kafkaesque.model.log_reference import LogReference, checksum_of
+from kafkaesque.model.options import OptionValue
 
 
 class ForQueues(NamedTuple):
@@ -63,9 +66,10 @@ class _Logged(LoggedTicket):
 class ExchangeLogs:
     """See the module."""
 
-    __slots__ = ("_lanes", "_waiting")
+    __slots__ = ("_cluster", "_lanes", "_waiting")
 
-    def __init__(self, lanes: PublishLanes) -> None:
+    def __init__(self, cluster: Cluster, lanes: PublishLanes) -> None:
+        self._cluster = cluster
         self._lanes = lanes
         #: By the topic, in the order in which they were published. `PublishLanes` bounds it.
         self._waiting: Final[dict[TopicId, deque[_Logged]]] = {}
@@ -100,6 +104,9 @@ class ExchangeLogs:
 
     def _send(self, ticket: _Logged) -> None:
         queues, place = ticket.queues, ticket.place
+        if ticket.topic_id not in self._cluster.state.topics_by_id:
+            # Of its name there may be another one, which has the message: nothing can refer to it.
+            place = UnknownTopicOrPartition(f"topic {ticket.log!r} was deleted meanwhile")
         if place is None or isinstance(place, RequestRefused):
             if place is not None:
                 self._lanes.fail(ticket, queues.places, place)
@@ -111,6 +118,18 @@ class ExchangeLogs:
             reference = [reference[0]._replace(not_before_ms=queues.not_before_ms)]
             for log_id in queues.later:
                 self._lanes.to_queue(log_id, reference, ticket)
+
+
+def keeps_all(topic: TopicState, broker_option: Mapping[str, OptionValue]) -> bool:
+    """Tell whether a topic keeps what is in it for its time; else queues get copies.
+
+    A compacted one gives up a message as soon as another one has its key. And what only brokers
+    write is no place for messages: a policy may name it.
+    """
+    if topic.is_internal:
+        return False
+    cleanup, _ = resolve_option("cleanup.policy", topic.configs, broker_option)
+    return "compact" not in str(cleanup)
 
 
 def takes_references(state: ClusterState, queue: QueueState, log: TopicState) -> bool:

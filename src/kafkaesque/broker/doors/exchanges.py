@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
-from kafkaesque.broker.doors.exchange_logs import ExchangeLogs, ForQueues, takes_references
+from kafkaesque.broker.doors.exchange_logs import (
+    ExchangeLogs,
+    ForQueues,
+    keeps_all,
+    takes_references,
+)
 from kafkaesque.broker.doors.publish_lanes import OnKept, OnRunKept, PublishLanes, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
@@ -97,7 +102,7 @@ class Exchanges:
         self._lanes = PublishLanes(
             clock=env.clock, cluster=cluster, queues=queues, publishing=publishing
         )
-        self._logs = ExchangeLogs(self._lanes)
+        self._logs = ExchangeLogs(cluster, self._lanes)
         self._topology: Topology | None = None
         self._router = Router(Topology())
 
@@ -265,11 +270,13 @@ class Exchanges:
     ) -> bool:
         """Send a message that a topic keeps for its queues; False: none of them refers to it.
 
-        So it is where the topic does not exist any more.
+        So it is where the topic does not exist any more, or does not keep all.
         """
         state = self._cluster.state
         log, named = state.topics.get(route.log), state.queues_by_vhost.get(vhost, {})
         if log is None or publication.stored_in == log.name:
+            return False
+        if not keeps_all(log, self._options.values):
             return False
         referring = {
             name: named[name].topic_id
