@@ -15,6 +15,7 @@ from kafkaesque.env.clock import Clock
 from kafkaesque.model import errors
 from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import NodeId
+from kafkaesque.model.record_errors import KeyShredded
 from kafkaesque.routing.exchanges import errors as exchange_errors
 
 _encoder = msgspec.msgpack.Encoder()
@@ -29,6 +30,8 @@ _REFUSALS: dict[str, type[RequestRefused]] = {
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, RequestRefused)
 }
+# A reader passes over what it says, and comes again where it is refused otherwise.
+_REFUSALS[KeyShredded.__name__] = KeyShredded
 
 
 def read_peer_request(raw: msgspec.Raw) -> AnyPeerRequest:
