@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.queues import cursor_host
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import Done
 from kafkaesque.queues import requests as r
 from tests.unit.gateway_nats.kit import Ground
 from tests.unit.gateway_nats.test_jetstream import Api, new_consumer, new_stream
@@ -126,3 +128,32 @@ def test_other_subjects_come_to_a_pull_that_waits(three: Ground) -> None:
     three.wait(3_000)
     api.client.publish(f"{stream}.new", b"new")
     assert api.client.message()[4] == b"new"
+
+
+@pytest.mark.parametrize("is_asked_at_once", [False, True])
+def test_who_waits_gets_what_the_cursor_is_set_to(
+    is_asked_at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if somebody asks for more before the table has decided about the new place."""
+    one = Ground(seed=5)
+    api = Api(one)
+    stream = new_stream(api)
+    consumer = new_consumer(api, stream)
+    api.publish(f"{stream}.a", b"again")
+    api.pull(stream, consumer, batch=1, expires=5 * SECOND)
+    api.ack(api.client.message()[2])
+    api.pull(stream, consumer, batch=1, expires=20 * SECOND)
+    one.wait(1_000)
+    (broker,) = one.cluster.brokers.values()
+    (host,) = (each for each in broker.queue_hosts._hosts.values() if each.is_led)
+    ask = cursor_host.CursorHost.ask
+
+    def ask_and_want_more(host: cursor_host.CursorHost, request: r.Request, on_answer: Any) -> None:
+        ask(host, request, on_answer)
+        if is_asked_at_once and isinstance(request, r.Seek):
+            host.on_wanted()
+
+    monkeypatch.setattr(cursor_host.CursorHost, "ask", ask_and_want_more)
+    seek = q.SeekCursor(log_id=host.state.topic_id, offset=0)
+    broker.doors.queues.ask(seek, Done, 5_000, lambda _: None)
+    assert api.client.message()[4] == b"again"

@@ -11,7 +11,7 @@ lives: so the next leader does not begin far behind, and streams know what nobod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
@@ -79,7 +79,7 @@ class CursorHost(QueueHost):
         #: When it was last committed what was passed over.
         self._passed_ms = 0
         #: Of what the table was told: so much it may not have decided about yet.
-        self._arriving = 0
+        self._arriving = self._seeking = 0
 
     def _make_table(self, number: int) -> QueueTable:
         found = self._found()
@@ -176,9 +176,24 @@ class CursorHost(QueueHost):
             self._again.cancel()
             self._again = None
 
+    def ask(self, request: r.Request, on_result: Callable[[r.Answer], None]) -> None:
+        """See `PartitionTableHost`. Where the cursor is set elsewhere, reading goes on there."""
+        if not isinstance(request, r.Seek):
+            super().ask(request, on_result)
+            return
+
+        def on_answer(answer: r.Answer) -> None:
+            self._seeking -= 1
+            on_result(answer)
+            self._go_on()
+
+        self._seeking += 1
+        super().ask(request, on_answer)
+
     def _go_on(self) -> None:
         """Ask the source for more, if there is anybody for it and not enough is known."""
-        if self._is_asking or self._again is not None or not self.queue.is_leading:
+        is_busy = self._is_asking or self._seeking or self._again is not None
+        if is_busy or not self.queue.is_leading:
             return
         if not self.queue.is_based or not self._is_configured():
             self._later()
