@@ -1,4 +1,4 @@
-"""What a queue's leader answers where messages cannot be changed on their way out."""
+"""What a queue's leader answers where messages cannot be changed on their way out, or are gone."""
 
 from __future__ import annotations
 
@@ -119,3 +119,19 @@ def test_who_waits_does_so_to_the_end_for_one_that_can_be_changed() -> None:
     host = Host(b"no JSON", b"no JSON", b'{"total":"1"}')
     assert [each.value for each in host.take(2_000).messages] == [b'{"total":1}']
     assert host.waits == [2_000, 1_000, 0]
+
+
+def test_who_asks_gets_what_stands_behind_messages_that_a_topic_has_lost() -> None:
+    """Their bodies were in a topic (ADR 48), and nothing changes messages on their way out."""
+
+    class Losing(Host):
+        def way_out(self) -> None:  # type: ignore[override]
+            return None
+
+        def read(self, offsets: Sequence[int], _: int, on_done: Callable[[Found], None]) -> None:
+            kept = [at for at in offsets if self.values[at]]
+            on_done(Found({at: Record(at, 0, None, self.values[at], ()) for at in kept}, ()))
+
+    host = Losing(b"", b"", b"kept")
+    assert [each.value for each in host.take().messages] == [b"kept"]
+    assert host.rejected == [0, 1]

@@ -307,7 +307,7 @@ def _hand_out(
             given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
             reject = r.Reject(token=host.new_token(), claims=given_up, may_be_late=True)
             host.ask(reject, lambda _: None)
-        if way_out is not None and lost and not records:
+        if lost and not records:
             take_others()
             return
         on_done(
