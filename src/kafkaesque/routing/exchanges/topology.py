@@ -239,7 +239,9 @@ class Vhost:
             alternate = policy.definition.get(ALTERNATE) if alternate is None else alternate
             log = policy.definition.get(LOG_OF_POLICY) if log is None else log
         exchange.alternate = alternate if isinstance(alternate, str) else None
-        exchange.log = log if isinstance(log, str) else ""
+        # The exchange without a name leads to one queue, which keeps the message anyway.
+        is_named = name != DEFAULT_EXCHANGE
+        exchange.log = log if is_named and isinstance(log, str) else ""
 
     def exchange(self, name: str) -> Exchange:
         """Return an exchange.
