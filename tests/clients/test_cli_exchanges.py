@@ -37,8 +37,9 @@ def test_the_page_shows_what_commands_print(cli: Cli) -> None:
         assert cli(*words).output == output, words
     for queue in ("errors", "everything", "failed", "work", "measured-onward"):
         cli("queue", "delete", queue, "--yes")
-    cli("topic", "delete", "measured", "--yes")
+    cli("topic", "delete", "measured", "notices", "--yes")
     cli("exchange", "delete", "logs")
+    cli("exchange", "delete", "notices")
     assert cli("binding", "list").rows[1:] == []
 
 
