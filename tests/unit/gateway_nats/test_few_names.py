@@ -54,6 +54,7 @@ def test_only_what_is_wanted_comes_to_the_queue(three: Ground) -> None:
     api.pull(stream, consumer, batch=10, no_wait=True)
     found = [api.client.message() for _ in wanted]
     assert [each[4] for each in found] == list(wanted.values())
+    assert api.status() == "NATS/1.0 404 No Messages"
     assert arrived(three, stream) == 3
     for each in found:
         api.ack(each[2])
