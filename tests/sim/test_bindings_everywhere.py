@@ -16,6 +16,7 @@ from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.transformations.rules import Rule, Set
 from tests.sim.queue_scenario import QUEUE, TIMEOUT_MS, QueueScenario
+from tests.sim.seeds import first_of
 
 
 class _Binding(QueueScenario):
@@ -74,7 +75,7 @@ def _bind_many(scenario: _Binding) -> None:
     scenario.world.wire.link(controller, slow).loss = 0.0
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", first_of(range(1, 5), 1))
 def test_what_is_bound_is_bound_at_every_living_broker(seed: int) -> None:
     _bind_many(_Binding(seed))
 
