@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
-from struct import Struct, error
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from kafkaesque.model.ids import TopicId
@@ -12,7 +12,7 @@ from kafkaesque.model.message_headers import LOG_REFERENCE
 
 _VERSION: Final = 0
 #: Version, whether the headers are the topic's, the topic's id, partition, offset, size, checksum.
-_LAYOUT: Final = Struct(">B?16sIQII")
+_LAYOUT: Final = struct.Struct(">B?16sIQII")
 
 
 class LogReference(NamedTuple):
@@ -50,18 +50,16 @@ def read_reference(headers: Iterable[tuple[str, bytes | None]]) -> LogReference 
     for name, value in headers:
         if name == LOG_REFERENCE and value is not None:
             try:
-                version, has_headers, *said = _LAYOUT.unpack(value)
-            except error:
+                version, has_headers, topic_id, *numbers = _LAYOUT.unpack(value)
+            except struct.error:
                 return None
             if version != _VERSION:
                 return None
-            return _read(said, has_headers=has_headers)
+            partition, offset, size_bytes, checksum = numbers
+            return LogReference(
+                TopicId(topic_id), partition, offset, size_bytes, checksum, has_headers
+            )
     return None
-
-
-def _read(said: list[Any], *, has_headers: bool) -> LogReference:
-    topic_id, partition, offset, size_bytes, checksum = said
-    return LogReference(TopicId(topic_id), partition, offset, size_bytes, checksum, has_headers)
 
 
 def checksum_of(value: bytes | None) -> int:

@@ -97,19 +97,18 @@ class ExchangeLogs:
     def release(self, topic_id: TopicId) -> None:
         """Send what nothing waits before."""
         waiting = self._waiting[topic_id]
-        while waiting and waiting[0].place is not None:
-            self._send(waiting.popleft())
+        while waiting and (place := waiting[0].place) is not None:
+            self._send(waiting.popleft(), place)
         if not waiting:
             del self._waiting[topic_id]
 
-    def _send(self, ticket: _Logged) -> None:
-        queues, place = ticket.queues, ticket.place
+    def _send(self, ticket: _Logged, place: tuple[int, int] | RequestRefused) -> None:
+        queues = ticket.queues
         if ticket.topic_id not in self._cluster.state.topics_by_id:
             # Of its name there may be another one, which has the message: nothing can refer to it.
             place = UnknownTopicOrPartition(f"topic {ticket.log!r} was deleted meanwhile")
-        if place is None or isinstance(place, RequestRefused):
-            if place is not None:
-                self._lanes.fail(ticket, queues.places, place)
+        if isinstance(place, RequestRefused):
+            self._lanes.fail(ticket, queues.places, place)
             return
         reference = [_reference(ticket, place)]
         for log_id in queues.at_once:
