@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
+from kafkaesque.broker.upkeep import session_messages
 from kafkaesque.sim.env import Machine
-from tests.sim.mqtt_scenario import Scenario
+from tests.sim.mqtt_scenario import Scenario, Wanderer
 from tests.sim.seeds import first_of
 
 MESSAGES = 30
 LISTENS_MAX = 4
+#: Longer than a reference may be on its way to its queue.
+MARGIN_MS = 40_000
 
 
 class Damaged(Scenario):
@@ -81,3 +85,63 @@ def test_quality_2_is_delivered_once_though_disks_are_damaged(seed: int) -> None
     scenario = Damaged(seed)
     assert sorted(map(int, run_in(scenario, 2))) == list(range(MESSAGES))
     assert scenario.flips
+
+
+class Several(Scenario):
+    """Three sessions want the same messages, which are kept once; the last one is seldom there."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.subscribers = [self.subscriber, Wanderer(self, "second"), Wanderer(self, "seldom")]
+
+    def kept(self) -> int:
+        """Return how many messages stand in the topic."""
+        for broker in self.ground.cluster.brokers.values():
+            topic = broker.state.topics.get(SESSION_MESSAGES_TOPIC)
+            if topic is not None:
+                break
+        else:
+            return -1
+        logs = [broker.partitions.get(each.group) for each in topic.partitions]
+        return sum(each.high_watermark - each.log_start_offset for each in logs if each is not None)
+
+
+def run_several(seed: int, qos: int) -> list[list[bytes]]:
+    """Return what each subscriber has got of messages that were all acknowledged."""
+    scenario = Several(seed)
+    for each in scenario.subscribers:
+        each.subscribe("field/#")
+    chance = scenario.chance
+    for number in range(MESSAGES):
+        if chance.random() < 0.3:
+            scenario.trouble()
+        scenario.publisher.publish(f"field/{number % 3}", b"%d" % number, qos)
+        if chance.random() < 0.3:
+            who = scenario.subscribers[chance.randrange(2)]
+            enough = len(who.seen) + 1
+            who.listen(lambda: len(who.seen) >= enough or scenario.is_quiet)  # noqa: B023
+        if number == MESSAGES // 2:
+            scenario.ground.wait(2 * MARGIN_MS)
+    scenario.calm()
+    last = {b"%d" % number for number in range(MESSAGES)}
+    for each in scenario.subscribers:
+        each.listen(lambda: last <= set(each.seen))  # noqa: B023
+        for _ in range(LISTENS_MAX):
+            each.listen(lambda: False)
+            if not each.unreleased:
+                break
+    scenario.ground.loop.run_until(lambda: scenario.kept() == 0, 4 * MARGIN_MS, every_ms=100)
+    return [each.seen for each in scenario.subscribers]
+
+
+@pytest.mark.parametrize("seed", first_of(range(1, 21), 2))
+def test_several_sessions_get_what_is_kept_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they have is given up early here: nothing may be that one of them still wants."""
+    qos = 1 + seed % 2
+    monkeypatch.setattr(session_messages, "MARGIN_MS", MARGIN_MS)
+    monkeypatch.setattr(session_messages, "ROUND_MS", 1_000)
+    for seen in run_several(seed, qos):
+        if qos == 2:
+            assert sorted(map(int, seen)) == list(range(MESSAGES))
+        else:
+            assert {int(each) for each in seen} == set(range(MESSAGES))

@@ -306,3 +306,32 @@ def test_a_full_disk_takes_no_message_and_every_settlement() -> None:
     assert queues.done(*taken) == []
     assert queues.done(*queues.take(5)) == []
     assert queues.counts().removed["settled"] == 10
+
+
+def test_counts_of_what_is_committed_wait_for_it() -> None:
+    queues = QueueScenario(8)
+    queues.put(b"one")
+    (message,) = queues.take()
+    leader = queues.queue_leader()
+    followers = [each for each in queues.running() if each != leader]
+    for each in followers:
+        queues.kill(each)
+    door, log_id = queues.broker(leader).doors.queues, queues.queue().topic_id
+    settled: list[object] = []
+    settle = q.SettleMessages(log_id=log_id, claims=[message.claim])
+    door.ask(settle, q.ClaimsResult, 60_000, settled.append)
+    queues.loop.run_for(10)
+    # Nobody else has it: another leader would have the message still.
+    at_once = queues.ask(q.AskQueue(log_id=log_id), q.QueueCounts, leader)
+    assert at_once.oldest_ms == 0
+    committed: list[object] = []
+    ask = q.AskQueue(log_id=log_id, is_committed=True)
+    door.ask(ask, q.QueueCounts, 60_000, committed.append)
+    queues.loop.run_for(2_000)
+    assert committed == settled == []
+    for each in followers:
+        queues.boot(each)
+    queues.loop.run_until(lambda: committed != [] and settled != [], 30_000)
+    (counts,) = committed
+    assert isinstance(counts, q.QueueCounts), counts
+    assert counts.oldest_ms == 0

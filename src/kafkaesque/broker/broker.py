@@ -221,6 +221,7 @@ class Broker(BrokerParts):
         self.log_starts.on_sweep(now_ms)
         self.log_cleaner.on_sweep(now_ms)
         self.log_scrubber.on_sweep(now_ms)
+        self.session_messages_trimming.on_sweep(now_ms)
         self.space_watch.on_sweep()
         if self.audit_writer is not None:
             self.audit_writer.on_sweep(now_ms)

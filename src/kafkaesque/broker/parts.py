@@ -17,6 +17,7 @@ from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.live import Live
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.reading import Reading
+from kafkaesque.broker.doors.session_messages import SessionMessages
 from kafkaesque.broker.doors.topics import Topics
 from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.joining.gossip_ties import GossipTies, make_gossip
@@ -33,6 +34,7 @@ from kafkaesque.broker.upkeep.log_scrubber import LogScrubber
 from kafkaesque.broker.upkeep.log_starts import LogStarts
 from kafkaesque.broker.upkeep.recovery_watch import RecoveryWatch
 from kafkaesque.broker.upkeep.replica_mover import ReplicaMover
+from kafkaesque.broker.upkeep.session_messages import SessionMessagesTrimming
 from kafkaesque.broker.upkeep.space_watch import SpaceWatch
 from kafkaesque.broker.upkeep.unclean_election import UncleanElections
 from kafkaesque.env import Env
@@ -102,6 +104,12 @@ class BrokerParts(LogParts):
             metadata=self.metadata,
             leaders=self.leaders,
             life=self.life,
+        )
+        self.session_messages_trimming = SessionMessagesTrimming(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            partitions=self.partitions,
+            calls=self.queue_calls,
         )
         self.log_cleaner = LogCleaner(
             clock=clock,
@@ -257,6 +265,12 @@ class BrokerParts(LogParts):
             publishing=self.publishing,
             hub=hub,
             options=options,
+            session_messages=SessionMessages(
+                clock=self.env.clock,
+                cluster=self.cluster,
+                controller=self.controller_client,
+                options=options,
+            ),
         )
         return Doors(
             clock=self.env.clock,

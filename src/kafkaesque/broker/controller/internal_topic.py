@@ -38,9 +38,18 @@ class TopicMaker(Protocol):
 
 
 class InternalTopic:
-    """A compacted topic of one partition."""
+    """A topic of one partition, and compacted, if nothing else is said."""
 
-    __slots__ = ("_clock", "_configs", "_controller", "_metadata", "_options", "_waiting", "name")
+    __slots__ = (
+        "_clock",
+        "_configs",
+        "_controller",
+        "_metadata",
+        "_options",
+        "_partition_count",
+        "_waiting",
+        "name",
+    )
 
     def __init__(
         self,
@@ -51,8 +60,10 @@ class InternalTopic:
         metadata: KnownMetadata,
         controller: TopicMaker,
         options: LiveOptions,
+        partition_count: int = 1,
     ) -> None:
         self.name: Final = name
+        self._partition_count: Final = partition_count
         self._configs: Final = configs
         self._clock: Final = clock
         self._metadata: Final = metadata
@@ -73,7 +84,7 @@ class InternalTopic:
         expected = self._controller.expected_brokers(self._metadata.state)
         command = CreateTopic(
             name=self.name,
-            partition_count=1,
+            partition_count=self._partition_count,
             replication_factor=min(REPLICATION_FACTOR, expected),
             configs={
                 "cleanup.policy": "compact",

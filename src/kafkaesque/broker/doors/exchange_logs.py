@@ -21,6 +21,7 @@ from kafkaesque.broker.options.topic_config import resolve_option
 from kafkaesque.model.errors import RequestRefused, UnknownTopicOrPartition
 from kafkaesque.model.ids import TopicId
 from kafkaesque.model.log_reference import LogReference, checksum_of
+from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.model.options import OptionValue
 
 
@@ -145,9 +146,13 @@ def _reference(ticket: _Logged, place: tuple[int, int]) -> NewMessage:
     """Return a message as queues get it that have it in a topic."""
     message = ticket.queues.message
     has_headers = message.headers is ticket.in_log.headers
+    headers = message.headers
+    if has_headers:
+        # What brokers say is read in the queue's record, and only there.
+        headers = tuple(each for each in headers if each[0].startswith(PREFIX))
     return message._replace(
         value=None,
-        headers=() if has_headers else message.headers,
+        headers=headers,
         reference=LogReference(
             ticket.topic_id,
             *place,

@@ -6,7 +6,7 @@ as if they were one more place that it is bound to. Nobody else brings messages 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
@@ -19,14 +19,18 @@ from kafkaesque.broker.doors.exchange_logs import (
 from kafkaesque.broker.doors.publish_lanes import OnKept, OnRunKept, PublishLanes, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
+from kafkaesque.broker.doors.session_messages import SessionMessages
 from kafkaesque.broker.live.hub import LiveHub
+from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
 from kafkaesque.broker.metadata.live_options import LiveOptions
+from kafkaesque.broker.options.mqtt_sessions import is_session
 from kafkaesque.broker.queues.takers import KnownTakers
 from kafkaesque.broker.queues.transforming import Content, Place, places_of
 from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.ids import TopicId
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
@@ -66,6 +70,15 @@ class Publication(NamedTuple):
     show: Callable[[Headers], Headers] | None = None
 
 
+class _KeptOnce(NamedTuple):
+    """A message that stands in a topic for several queues."""
+
+    topic: TopicState
+    message: NewMessage
+    #: The queues that refer to it, and their logs.
+    queues: Mapping[str, TopicId]
+
+
 class Exchanges:
     """What is asked of the controller is committed when it is answered, but this broker may hear of
     it later: `Cluster.when_current` waits for that. Names that nobody has made raise `NoSuchVhost`
@@ -81,6 +94,7 @@ class Exchanges:
         "_logs",
         "_options",
         "_router",
+        "_session_messages",
         "_topology",
     )
 
@@ -93,7 +107,9 @@ class Exchanges:
         publishing: Publishing,
         hub: LiveHub,
         options: LiveOptions,
+        session_messages: SessionMessages,
     ) -> None:
+        self._session_messages = session_messages
         self._hub = hub
         self._options = options
         self._clock = env.clock
@@ -171,9 +187,13 @@ class Exchanges:
         route = self._router.known_route(vhost, exchange, key)
         if route is None or not route.queues or route.topics or route.transformed or route.log:
             return None
-        if route.has_names and vhost == DEFAULT_VHOST and self._hub.wants(key_of_routing_key(key)):
+        if not route.has_names:
+            return route
+        if vhost == DEFAULT_VHOST and self._hub.wants(key_of_routing_key(key)):
             return None
-        return route
+        # Sessions may refer to one message, which a run of messages knows nothing of.
+        queues = self._cluster.state.queues_by_vhost.get(vhost, {})
+        return None if any(is_session(queues[name].options) for name in route.queues) else route
 
     def has_live(self, vhost: str, route: Route, message: RoutedMessage) -> bool:
         """Tell whether a route leads to live subscribers, as far as this broker has heard."""
@@ -242,10 +262,12 @@ class Exchanges:
         if route.transformed:
             self._send_changed(vhost, route, publication, on_kept)
             return
-        if route.log and self._send_logged(vhost, route, publication, on_kept):
-            return
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
+        kept = self._kept_once(route, queues, publication)
+        if kept is not None:
+            self._send_logged(kept, vhost, route, publication, on_kept)
+            return
         topics = [each for each in enumerate(route.topics) if each[1] != publication.stored_in]
         total = len(route.queues) + len(route.delayed_queues) + len(topics)
         if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
@@ -265,26 +287,43 @@ class Exchanges:
                 chosen_by = _chosen_by(route, number, publication)
                 self._lanes.to_topic(topic, sent, ticket, chosen_by)
 
-    def _send_logged(
-        self, vhost: str, route: Route, publication: Publication, on_kept: OnKept
-    ) -> bool:
-        """Send a message that a topic keeps for its queues; False: none of them refers to it.
+    def _kept_once(
+        self, route: Route, named: Mapping[str, QueueState], publication: Publication
+    ) -> _KeptOnce | None:
+        """Return the topic that keeps a message for several queues; None: all get copies.
 
         So it is where the topic does not exist any more, or does not keep all.
         """
         state = self._cluster.state
-        log, named = state.topics.get(route.log), state.queues_by_vhost.get(vhost, {})
-        if log is None or publication.stored_in == log.name:
-            return False
-        if not keeps_all(log, self._options.values):
-            return False
+        if route.log:
+            log, sent = state.topics.get(route.log), _in_topics(publication)
+            if log is None or not keeps_all(log, self._options.values):
+                return None
+            names = [*route.queues, *route.delayed_queues]
+        elif route.has_names and len(route.queues) > 1:
+            sent = publication.message
+            sessions = [named[name] for name in route.queues]
+            log = self._session_messages.topic_for(sessions, size_of(sent))
+            if log is None:
+                return None
+            names = [each.queue.name for each in sessions if is_session(each.options)]
+        else:
+            return None
+        if publication.stored_in == log.name:
+            return None
         referring = {
             name: named[name].topic_id
-            for name in (*route.queues, *route.delayed_queues)
+            for name in names
             if takes_references(state, named[name], log)
         }
-        if not referring:
-            return False
+        return _KeptOnce(log, sent, referring) if referring else None
+
+    def _send_logged(
+        self, kept: _KeptOnce, vhost: str, route: Route, publication: Publication, on_kept: OnKept
+    ) -> None:
+        """Send a message that a topic keeps for its queues."""
+        log, in_log, referring = kept
+        named = self._cluster.state.queues_by_vhost.get(vhost, {})
         later_ms = self._clock.wall_ms() + route.delay_ms
         message = publication.message
         queues = ForQueues(
@@ -302,18 +341,18 @@ class Exchanges:
         ]
         if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
             on_kept = _one_more(on_kept)
-        sent, others = _in_topics(publication), len(copies) + len(late_copies) + len(topics)
-        ticket = self._logs.keep(log, sent, queues, others, on_kept)
+        others = len(copies) + len(late_copies) + len(topics)
+        ticket = self._logs.keep(log, in_log, queues, others, on_kept)
         if ticket is None:
-            return True
+            return
         for name in copies:
             self._lanes.to_queue(named[name].topic_id, [message], ticket)
         for name in late_copies:
             later = message._replace(not_before_ms=later_ms)
             self._lanes.to_queue(named[name].topic_id, [later], ticket)
+        sent = _in_topics(publication) if topics else message
         for number, topic in topics:
             self._lanes.to_topic(topic, sent, ticket, _chosen_by(route, number, publication))
-        return True
 
     def send_run(
         self, vhost: str, route: Route, messages: list[NewMessage], on_kept: OnRunKept

@@ -22,6 +22,7 @@ from kafkaesque.broker.requests.queue_requests import PutResult
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import (
+    InvalidTopic,
     OverBound,
     RequestRefused,
     UnknownQueue,
@@ -272,11 +273,16 @@ class PublishLanes:
         `chosen_by` chooses the partition in the key's place.
         """
         topic = self._cluster.state.topics.get(name)
+        is_log = isinstance(ticket, LoggedTicket) and ticket.log == name
         if topic is None:
             refusal = UnknownTopicOrPartition(f"topic {name!r} does not exist")
-            if isinstance(ticket, LoggedTicket) and ticket.log == name:
+            if isinstance(ticket, LoggedTicket) and is_log:
                 ticket.note(refusal)
             self._settle(_Part(ticket, 0, [message]), [refusal])
+            return
+        if topic.is_internal and not is_log:
+            refused = InvalidTopic(f"{name} is written by brokers only")
+            self._settle(_Part(ticket, 0, [message]), [refused])
             return
         key = message.key if chosen_by is None else chosen_by
         number = 0 if key is None else partition_for_key(key, len(topic.partitions))
@@ -346,7 +352,8 @@ class PublishLanes:
             Record(number, now_ms, each.key, each.value, each.headers)
             for number, each in enumerate(request.messages())
         ]
-        self._publishing.publish(
+        # Whether a message may go there was asked when it came.
+        self._publishing.publish_as_broker(
             where,
             bytes(encode_batch(records)),
             acks=-1,

@@ -107,6 +107,26 @@ class Publishing:
         if where.topic in INTERNAL_TOPICS:
             on_done(InvalidTopic(f"{where.topic} is written by brokers only"))
             return
+        self.publish_as_broker(
+            where,
+            records,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            on_done=on_done,
+            is_wanted=is_wanted,
+        )
+
+    def publish_as_broker(
+        self,
+        where: TopicPartition,
+        records: bytes,
+        *,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnProduced,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """Do the same, also where only brokers write: what is appended is the broker's own."""
         self._forwarder.produce(where, records, acks, timeout_ms, on_done, is_wanted)
 
     def publish_at(

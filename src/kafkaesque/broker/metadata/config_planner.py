@@ -23,6 +23,7 @@ from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
     RETAINED_TOPIC,
     SCHEMAS_TOPIC,
+    SESSION_MESSAGES_TOPIC,
     TABLE_TOPICS,
 )
 from kafkaesque.broker.options.encryption import ENCRYPTION, NONE
@@ -66,6 +67,11 @@ def check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str])
         raise InvalidConfig(
             f"{name} is an internal topic, and its {policy} must be compact: otherwise retained "
             "messages would be deleted in time"
+        )
+    if name == SESSION_MESSAGES_TOPIC and is_changed and after.get(policy) != "delete":
+        raise InvalidConfig(
+            f"{name} is an internal topic, and its {policy} must be delete: compaction would "
+            "remove messages that sessions of MQTT still want"
         )
     if name in TABLE_TOPICS and is_changed and after.get(policy) != "compact":
         raise InvalidConfig(

@@ -13,8 +13,17 @@ AUDIT_TOPIC = "__audit"
 SCHEMAS_TOPIC = "__schemas"
 #: The last retained message of each name; see `RetainedLog`.
 RETAINED_TOPIC = "__retained"
+#: Messages that several sessions of MQTT have, once for all of them; see `SessionMessages`.
+SESSION_MESSAGES_TOPIC = "__session_messages"
 #: Topics that the brokers make, and write to alone; and those of them that hold tables.
-INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AUDIT_TOPIC, SCHEMAS_TOPIC, RETAINED_TOPIC)
+INTERNAL_TOPICS = (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    AUDIT_TOPIC,
+    SCHEMAS_TOPIC,
+    RETAINED_TOPIC,
+    SESSION_MESSAGES_TOPIC,
+)
 TABLE_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 #: Logs of queues have this and their id as names. They are no topics: no client sees them.
 QUEUE_LOG_PREFIX = "__queue-"

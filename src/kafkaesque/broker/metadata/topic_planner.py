@@ -25,6 +25,7 @@ from kafkaesque.broker.metadata.topic_names import (
     AUDIT_TOPIC,
     RETAINED_TOPIC,
     SCHEMAS_TOPIC,
+    SESSION_MESSAGES_TOPIC,
     TABLE_TOPICS,
     check_topic_name,
     find_collision,
@@ -197,6 +198,8 @@ def plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs)
         raise InvalidTopic(
             f"{RETAINED_TOPIC} has all retained messages: publish empty ones to clear them"
         )
+    if topic.name == SESSION_MESSAGES_TOPIC:
+        raise InvalidTopic(f"{SESSION_MESSAGES_TOPIC} has messages that sessions of MQTT refer to")
     deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
     keys = keys_that_end_with(state, topic.topic_id)
     return Plan(

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kafkaesque.broker.options.queues import MQTT_SESSION
+from kafkaesque.broker.options.queues import MQTT_SESSION, MQTT_SHARE
 
 #: Of a binding that was made for a subscription: its filter, and the quality of service.
 FILTER_ARGUMENT: Final = "mqtt.filter"
@@ -31,6 +31,11 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 _decoder: Final = msgspec.json.Decoder(SessionRecord)
+
+
+def is_session(options: Mapping[str, str]) -> bool:
+    """Tell whether a queue is a session, or a shared subscription of several."""
+    return bool(options.get(MQTT_SESSION) or options.get(MQTT_SHARE))
 
 
 def read_session(options: Mapping[str, str]) -> SessionRecord | None:

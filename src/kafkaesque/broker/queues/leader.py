@@ -68,6 +68,11 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             host.seek(request.offset)
             seek = r.Seek(token=host.new_token(), offset=request.offset)
             host.ask_engine(seek, _told(on_done, _done))
+        case q.AskQueue(is_committed=True):
+            counts = count(host)
+            # Answered behind all that is decided by now.
+            barrier = r.Settle(token=host.new_token(), claims=())
+            host.ask_engine(barrier, _told(on_done, lambda _: counts))
         case q.AskQueue():
             on_done(count(host))
         case q.RedriveQueue(target=target) if target:

@@ -183,6 +183,9 @@ class SeekCursor(QueueRequest, frozen=True, tag="seek-cursor", kw_only=True):
 class AskQueue(QueueRequest, frozen=True, tag="ask-queue", kw_only=True):
     """Return how many messages there are. Answer: `QueueCounts`."""
 
+    #: Whether it is answered when all that the counts say is committed.
+    is_committed: bool | msgspec.UnsetType = msgspec.UNSET
+
 
 AnyQueueRequest = (
     PutMessages

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
-from kafkaesque.broker.options.queues import MQTT_SESSION, MQTT_SHARE
+from kafkaesque.broker.options.mqtt_sessions import is_session
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.desk import Desk
 from kafkaesque.gateway.mqtt.sessions import session_of
@@ -47,7 +47,9 @@ class Sweeping:
         if self._is_over:
             return
         queues = self._desk.doors.cluster.state.queues_by_log
-        mine = [each for each in queues.values() if _is_ours(each) and self._is_led_here(each)]
+        mine = [
+            each for each in queues.values() if is_session(each.options) and self._is_led_here(each)
+        ]
         # Where the last sweep had enough, this one begins.
         begin = self._begin % max(1, len(mine))
         asked = (*mine[begin:], *mine[:begin])[:ASKED_MAX]
@@ -74,7 +76,3 @@ class Sweeping:
 
         request = q.AskQueue(log_id=queue.topic_id)
         self._desk.doors.queues.ask(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
-
-
-def _is_ours(queue: QueueState) -> bool:
-    return bool(queue.options.get(MQTT_SESSION) or queue.options.get(MQTT_SHARE))

@@ -1,0 +1,98 @@
+"""Messages that several sessions of MQTT want: a topic of the brokers has each one once (ADR 48).
+
+A session that is kept is a queue. A message for one session stands in its queue alone. One for two
+or more stands in `__session_messages`, and their queues refer to it. The topic is made when such a
+message comes for the first time; until it is there, queues have copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafkaesque.broker.controller.internal_topic import InternalTopic, TopicMaker
+from kafkaesque.broker.doors.cluster import Cluster
+from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
+from kafkaesque.broker.metadata.live_options import LiveOptions
+from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
+from kafkaesque.broker.options.mqtt_sessions import is_session
+from kafkaesque.env.clock import Clock
+
+#: Messages of one name go to one partition.
+PARTITIONS: Final = 3
+_DAY_MS: Final = 86_400_000
+#: Nothing is kept for longer, though a session may want it: twice as long as a session lives
+#: without its client.
+KEPT_MS_MAX: Final = 14 * _DAY_MS
+#: Segments are small and short: a whole one is given up when nobody wants any of it
+#: (`SessionMessagesTrimming`).
+SEGMENT_MS: Final = 3_600_000
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+#: Larger messages are copied.
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+#: For what a record and its batch have beside the message.
+_AROUND_BYTES: Final = 1024 * 1024
+#: After a refusal the topic is asked for again after this.
+AGAIN_MS: Final = 10_000
+
+
+class SessionMessages:
+    """See the module."""
+
+    __slots__ = ("_asked_ms", "_clock", "_cluster", "_is_making", "_topic")
+
+    def __init__(
+        self, *, clock: Clock, cluster: Cluster, controller: TopicMaker, options: LiveOptions
+    ) -> None:
+        self._clock: Final = clock
+        self._cluster: Final = cluster
+        self._topic: Final = InternalTopic(
+            SESSION_MESSAGES_TOPIC,
+            {
+                "cleanup.policy": "delete",
+                "retention.ms": str(KEPT_MS_MAX),
+                "retention.bytes": "-1",
+                "segment.ms": str(SEGMENT_MS),
+                "segment.bytes": str(SEGMENT_BYTES),
+                "max.message.bytes": str(MESSAGE_BYTES_MAX + _AROUND_BYTES),
+            },
+            clock=clock,
+            metadata=cluster,
+            controller=controller,
+            options=options,
+            partition_count=PARTITIONS,
+        )
+        self._is_making = False
+        #: When it was last asked for.
+        self._asked_ms: int | None = None
+
+    def topic_for(self, queues: Iterable[QueueState], size_bytes: int) -> TopicState | None:
+        """Return the topic that is to have a message for these queues; None: they get copies.
+
+        Then the topic is made, if it is the only thing that is missing.
+        """
+        sessions = 0
+        for each in queues:
+            sessions += is_session(each.options)
+            if sessions == 2:
+                break
+        else:
+            return None
+        if size_bytes > MESSAGE_BYTES_MAX:
+            return None
+        topic = self._cluster.state.topics.get(SESSION_MESSAGES_TOPIC)
+        if topic is None:
+            self._make()
+        return topic
+
+    def _make(self) -> None:
+        now_ms = self._clock.now_ms()
+        if self._is_making:
+            return
+        if self._asked_ms is not None and now_ms < self._asked_ms + AGAIN_MS:
+            return
+        self._is_making, self._asked_ms = True, now_ms
+        self._topic.make(self._on_made)
+
+    def _on_made(self, _: bool) -> None:
+        self._is_making = False

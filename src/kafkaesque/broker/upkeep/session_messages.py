@@ -1,0 +1,134 @@
+"""Gives up what no session of MQTT wants any more of the messages that sessions have together.
+
+Theory of operation. Every minute a broker that leads a partition of `__session_messages` asks all
+sessions, a few at a time, when the oldest message came that lives in their queues. All answer only
+when what they know is committed: what is settled then stays so, whoever leads the queue next. What
+is older than the oldest of all answers, and than the round itself, is referred to by nobody; nor
+will it be, because references follow their message at once. Three hours are left for clocks that
+differ between brokers, for references on their way (a queue without a leader may keep them waiting
+for more than one), and for the grain in which queues know arrivals.
+
+Whole segments are given up. If a session does not answer, nothing is, until the next round. A
+session whose oldest message waits holds back what came after it, for as long as the topic's
+`retention.ms`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
+from kafkaesque.broker.options.mqtt_sessions import is_session
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.requests.queue_requests import AskQueue, QueueCounts
+from kafkaesque.env.clock import Clock
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.ids import TopicId
+
+#: From the end of a round to the next one.
+ROUND_MS: Final = 60_000
+#: Sessions that are asked at the same time.
+ASKED_MAX: Final = 32
+ASK_MS_MAX: Final = 10_000
+#: So much longer than any session wants them messages are kept.
+MARGIN_MS: Final = 3 * 3_600_000
+
+
+class SessionMessagesTrimming:
+    """See the module."""
+
+    __slots__ = ("_calls", "_clock", "_due_ms", "_metadata", "_partitions", "_round")
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+        partitions: PartitionTable,
+        calls: QueueCalls,
+    ) -> None:
+        self._clock: Final = clock
+        self._metadata: Final = metadata
+        self._partitions: Final = partitions
+        self._calls: Final = calls
+        self._round: _Round | None = None
+        self._due_ms = 0
+
+    def on_sweep(self, now_ms: int) -> None:
+        """Begin a round when it is time, and end one that has all its answers."""
+        current = self._round
+        if current is None:
+            if now_ms >= self._due_ms and self._led():
+                self._due_ms = now_ms + ROUND_MS
+                self._round = _Round(self._clock.wall_ms(), self._sessions())
+        elif not current.is_done:
+            self._ask_some(current)
+        else:
+            self._round = None
+            self._due_ms = now_ms + ROUND_MS
+            if not current.is_void:
+                self._trim(current.oldest_ms - MARGIN_MS)
+
+    def _led(self) -> list[Partition]:
+        """Return the topic's partitions that this broker leads."""
+        topic = self._metadata.state.topics.get(SESSION_MESSAGES_TOPIC)
+        if topic is None:
+            return []
+        found = (self._partitions.get(each.group) for each in topic.partitions)
+        return [each for each in found if each is not None and each.is_leader]
+
+    def _sessions(self) -> list[TopicId]:
+        queues = self._metadata.state.queues_by_log.values()
+        return [each.topic_id for each in queues if each.home is None and is_session(each.options)]
+
+    def _ask_some(self, current: _Round) -> None:
+        while current.left and current.under_way < ASKED_MAX:
+            self._ask(current, current.left.popleft())
+
+    def _ask(self, current: _Round, log_id: TopicId) -> None:
+        def on_counted(outcome: QueueCounts | RequestRefused) -> None:
+            current.under_way -= 1
+            if isinstance(outcome, QueueCounts):
+                if outcome.oldest_ms:
+                    current.oldest_ms = min(current.oldest_ms, outcome.oldest_ms)
+            elif log_id in self._metadata.state.queues_by_log:
+                current.is_void = True
+                current.left.clear()
+
+        current.under_way += 1
+        request = AskQueue(log_id=log_id, is_committed=True)
+        self._calls.ask(request, QueueCounts, ASK_MS_MAX, on_counted)
+
+    def _trim(self, floor_ms: int) -> None:
+        """Give up segments of which all records are from before a time."""
+        now_ms = self._clock.wall_ms()
+        for partition in self._led():
+            start = partition.log.retention_candidate(
+                now_ms, max(0, now_ms - floor_ms), -1, partition.settled_offset
+            )
+            if start is not None:
+                self._partitions.advance_start(partition, start)
+
+
+class _Round:
+    """What sessions have answered so far."""
+
+    __slots__ = ("is_void", "left", "oldest_ms", "under_way")
+
+    def __init__(self, wall_ms: int, sessions: list[TopicId]) -> None:
+        #: Messages from before it that live in no session's queue, by the answers so far: Unix time
+        #: in milliseconds. A session that is made later refers to nothing older than itself.
+        self.oldest_ms = wall_ms
+        self.left: Final = deque(sessions)
+        self.under_way = 0
+        #: Whether a session has not answered.
+        self.is_void = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody is left to answer."""
+        return not self.left and not self.under_way

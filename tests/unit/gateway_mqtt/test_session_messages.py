@@ -1,0 +1,186 @@
+"""A message that several sessions want is kept once, until none of them wants it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import session_messages
+from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, DeleteTopic
+from kafkaesque.broker.upkeep import session_messages as trimming
+from kafkaesque.gateway.mqtt.sessions import queue_name_of
+from kafkaesque.model.errors import InvalidConfig, InvalidTopic
+from kafkaesque.protocols.mqtt.properties import Properties
+from kafkaesque.protocols.mqtt.reasons import ReasonCode
+from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
+
+BODY = b"0123456789" * 1_000
+
+
+@pytest.fixture
+def ground() -> Ground:
+    return Ground(brokers=1)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Have what nobody wants given up soon; return after how long."""
+    monkeypatch.setattr(trimming, "MARGIN_MS", 5_000)
+    monkeypatch.setattr(trimming, "ROUND_MS", 1_000)
+    return 10_000
+
+
+def sessions(ground: Ground, names: Sequence[str], topic: str) -> list[MqttClient]:
+    """Clients with sessions that have subscribed, and a topic that is there for them."""
+    found = [ground.session(each) for each in names]
+    for each in found:
+        each.subscribe(topic, qos=1)
+    if len(names) > 1:
+        # Copies are what they get until the topic is there.
+        ground.client().publish(topic.replace("#", "first"), b"first")
+        ground.loop.run_until(lambda: bool(logs(ground)), 10_000)
+        assert [each.message().payload for each in found] == [b"first"] * len(names)
+    return found
+
+
+def two() -> list[str]:
+    return [new_name("session"), new_name("session")]
+
+
+def broker(ground: Ground) -> Broker:
+    return next(iter(ground.cluster.brokers.values()))
+
+
+def logs(ground: Ground) -> list[Partition]:
+    """Return the partitions of the topic, as their leader has them."""
+    here = broker(ground)
+    topic = here.state.topics.get(SESSION_MESSAGES_TOPIC)
+    found = [] if topic is None else [here.partitions.get(each.group) for each in topic.partitions]
+    return [each for each in found if each is not None and each.is_leader]
+
+
+def kept(ground: Ground) -> int:
+    """Return how many messages the topic has."""
+    return sum(each.high_watermark - each.log_start_offset for each in logs(ground))
+
+
+def queue_bytes(ground: Ground, client_id: str) -> int:
+    """Return what a session's own log takes."""
+    here = broker(ground)
+    (queue,) = (
+        each for each in here.state.queues.values() if each.queue.name == queue_name_of(client_id)
+    )
+    partition = here.partitions.get(queue.partitions[0].group)
+    assert partition is not None
+    return partition.log.size_bytes
+
+
+def test_two_sessions_refer_to_one_message(ground: Ground) -> None:
+    names = two()
+    for each in sessions(ground, names, "plant/#"):
+        each.disconnect()
+    publisher = ground.client()
+    said = Properties(user_properties=(("unit", "C"), ("unit", "F")), content_type="text/plain")
+    before = kept(ground)
+    assert publisher.publish("plant/7", BODY, properties=said) is ReasonCode.SUCCESS
+    assert kept(ground) == before + 1
+    for name in names:
+        assert queue_bytes(ground, name) < len(BODY) // 2
+        client = ground.session(name)
+        found = client.message()
+        assert (found.topic, found.payload, found.qos) == ("plant/7", BODY, 1)
+        assert found.properties.user_properties == said.user_properties
+        assert found.properties.content_type == "text/plain"
+        client.disconnect()
+
+
+def test_a_message_for_one_session_stands_in_its_queue(ground: Ground) -> None:
+    (one,) = sessions(ground, [new_name("session")], "alone/#")
+    ground.client().publish("alone/1", BODY)
+    ground.wait(2_000)
+    assert one.message().payload == BODY
+    assert SESSION_MESSAGES_TOPIC not in broker(ground).state.topics
+
+
+def test_a_message_that_is_too_large_is_copied(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_messages, "MESSAGE_BYTES_MAX", 100)
+    both = sessions(ground, two(), "large")
+    before = kept(ground)
+    ground.client().publish("large", BODY)
+    assert [each.message().payload for each in both] == [BODY, BODY]
+    assert kept(ground) == before
+
+
+def test_what_no_session_wants_is_given_up(ground: Ground, short: int) -> None:
+    both = sessions(ground, two(), "soon/#")
+    publisher = ground.client()
+    for number in range(5):
+        publisher.publish(f"soon/{number}", BODY)
+    assert kept(ground) == 5
+    assert [len(each.payloads(5)) for each in both] == [5, 5]
+    ground.wait(2 * short)
+    assert kept(ground) == 0
+    publisher.publish("soon/again", BODY)
+    assert [each.message().payload for each in both] == [BODY, BODY]
+
+
+def test_what_one_session_has_not_settled_stays(ground: Ground, short: int) -> None:
+    names = two()
+    quick, slow = sessions(ground, names, "late/#")
+    slow.disconnect()
+    publisher = ground.client()
+    for number in range(5):
+        publisher.publish("late/1", b"%d" % number)
+    assert len(quick.payloads(5)) == 5
+    ground.wait(3 * short)
+    assert kept(ground) == 5
+    back = ground.session(names[1])
+    assert back.connack.session_present
+    assert back.payloads(5) == [b"%d" % number for number in range(5)]
+
+
+def test_nothing_is_given_up_while_a_session_does_not_answer(
+    ground: Ground, short: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = sessions(ground, two(), "deaf/#")
+    ground.client().publish("deaf/1", BODY)
+    assert [each.message().payload for each in both] == [BODY, BODY]
+    asked = 0
+
+    def refuse(*arguments: object) -> None:
+        nonlocal asked
+        asked += 1
+        on_counted = arguments[3]
+        assert callable(on_counted)
+        on_counted(InvalidTopic("not now"))
+
+    ground.wait(100)
+    calls = broker(ground).queue_calls
+    with monkeypatch.context() as patch:
+        patch.setattr(type(calls), "ask", lambda _, *arguments: refuse(*arguments))
+        ground.wait(2 * short)
+        assert asked > 2
+        assert kept(ground) == 1
+    ground.wait(2 * short)
+    assert kept(ground) == 0
+
+
+def test_nobody_deletes_the_topic_or_has_it_compacted(ground: Ground) -> None:
+    sessions(ground, two(), "own/#")
+    here, done = broker(ground), list[object]()
+    topic_id = here.state.topics[SESSION_MESSAGES_TOPIC].topic_id
+    change = ConfigChange(name="cleanup.policy", value="compact")
+    for command in (
+        DeleteTopic(name=SESSION_MESSAGES_TOPIC, topic_id=topic_id),
+        ChangeConfig(topic=SESSION_MESSAGES_TOPIC, changes=[change]),
+    ):
+        here.controller_client.submit(command, 5_000, done.append)
+    ground.loop.run_until(lambda: len(done) == 2, 10_000)
+    assert isinstance(done[0], InvalidTopic)
+    assert isinstance(done[1], InvalidConfig)
