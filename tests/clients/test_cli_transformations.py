@@ -66,7 +66,7 @@ def test_the_page_shows_what_commands_print(cli: Cli, tmp_path: Path) -> None:
     assert "the rule is not for this message" in tried
     words = ("transformation", "test", "--name", "v2", "-H", "region=eu", "no JSON")
     assert "goes unchanged to queue unconverted" in cli(*words, code=1).errors
-    assert "change them first" in cli("transformation", "delete", "v2", "--yes", code=1).errors
+    assert "change it first" in cli("transformation", "delete", "v2", "--yes", code=1).errors
     cli("queue", "delete", "later-shop", "--yes")
     assert "end them first" in cli("transformation", "delete", "v2", "--yes", code=1).errors
     cli("binding", "delete", "orders", "--queue", "new-shop", "-a", "x-transformation=v2")

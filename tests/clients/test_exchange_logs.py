@@ -228,20 +228,47 @@ def test_what_is_declared_has_to_be_possible(cluster: LogCluster, channel: Block
         assert refused.value.reply_code == code
 
 
+def session() -> dict[str, Any]:
+    """Return how a client connects that has a session."""
+    properties = Properties(PacketTypes.CONNECT)
+    properties.SessionExpiryInterval = 300
+    return {"clean_start": False, "properties": properties}
+
+
+def make_sessions(cluster: LogCluster, count: int, topic: str) -> list[str]:
+    """Have clients subscribe and go; return their names."""
+    names = [new_name("device") for _ in range(count)]
+    for name in names:
+        client = Paho(name, paho.MQTTv5, "tcp")
+        client.connect(cluster.mqtt_ports[1], **session())
+        assert client.subscribe(topic, 2) == [2]
+        client.close()
+    return names
+
+
+def check_after_a_kill(
+    cluster: LogCluster, names: list[str], expected: list[tuple[bytes, int]]
+) -> None:
+    """Kill the broker that the clients were at: they get everything at another one."""
+    cluster.brokers[1].kill()
+    for name in names:
+        client = Paho(name, paho.MQTTv5, "tcp")
+        client.connect(cluster.mqtt_ports[2], **session())
+        assert client.session_present
+        messages = [client.message() for _ in expected]
+        assert [(each.payload, each.qos) for each in messages] == expected
+        client.close()
+    cluster.brokers[1].start()
+    cluster.wait_until_ready()
+
+
 def test_a_policy_names_the_topic_of_the_names_that_all_protocols_share(
     cluster: LogCluster, channel: BlockingChannel, directory: Path
 ) -> None:
     """Sessions of MQTT have references, then, and miss nothing when their broker dies."""
     log, queue = make_topic(cluster, 1), new_name()
     run(cluster, "policy", "create", "once", "-p", "^amq\\.topic$", "-s", f"log={log}")
-    session: dict[str, Any] = {"clean_start": False, "properties": Properties(PacketTypes.CONNECT)}
-    session["properties"].SessionExpiryInterval = 300
-    names = [new_name("device") for _ in range(3)]
-    for name in names:
-        client = Paho(name, paho.MQTTv5, "tcp")
-        client.connect(cluster.mqtt_ports[1], **session)
-        assert client.subscribe("a/#", 2) == [2]
-        client.close()
+    names = make_sessions(cluster, 3, "a/#")
     channel.queue_declare(queue, durable=True)
     channel.queue_bind(queue, "amq.topic", "a.#")
     publisher = Paho(new_name("publisher"), paho.MQTTv5, "tcp")
@@ -253,16 +280,25 @@ def test_a_policy_names_the_topic_of_the_names_that_all_protocols_share(
     eventually(lambda: stored(directory, mark) == 3 * 3, "each of three replicas has each once")
     found = [body for _, _, body in take_all(channel, queue, 3)]
     assert found == [b"%d %b" % (qos, mark) for qos in (0, 1, 2)]
-    cluster.brokers[1].kill()
-    for name in names:
-        client = Paho(name, paho.MQTTv5, "tcp")
-        client.connect(cluster.mqtt_ports[2], **session)
-        assert client.session_present
-        messages = [client.message() for _ in range(3)]
-        assert [(each.payload, each.qos) for each in messages] == [
-            (b"%d %b" % (qos, mark), qos) for qos in (0, 1, 2)
-        ]
-        client.close()
-    cluster.brokers[1].start()
-    cluster.wait_until_ready()
+    check_after_a_kill(cluster, names, [(b"%d %b" % (qos, mark), qos) for qos in (0, 1, 2)])
     run(cluster, "policy", "delete", "once", "--yes")
+
+
+def test_sessions_of_mqtt_have_a_message_once_without_being_told_to(
+    cluster: LogCluster, directory: Path
+) -> None:
+    names = make_sessions(cluster, 4, "own/#")
+    publisher = Paho(new_name("publisher"), paho.MQTTv5, "tcp")
+    publisher.connect(cluster.mqtt_ports[2])
+    publisher.publish("own/first", b"they have copies of this one", 1)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    eventually(
+        lambda: "__session_messages" in admin.list_topics(timeout=10).topics, "the topic is made"
+    )
+    mark = b"by default-" * 50
+    for qos in (1, 2):
+        publisher.publish("own/b", b"%d %b" % (qos, mark), qos)
+    publisher.close()
+    eventually(lambda: stored(directory, mark) == 2 * 3, "each of three replicas has each once")
+    expected = [(b"%d %b" % (qos, mark), qos) for qos in (1, 2)]
+    check_after_a_kill(cluster, names, [(b"they have copies of this one", 1), *expected])

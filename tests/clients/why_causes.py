@@ -42,7 +42,7 @@ class Answer:
     @property
     def is_right(self) -> bool:
         """Whether the cause was named first."""
-        return self.cause in self.wanted.split("|")
+        return str(self.cause) in self.wanted.split("|")
 
 
 class Ground:

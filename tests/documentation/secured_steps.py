@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.documentation.reader import Step
 
 PAGE = "docs/security.md"
@@ -15,7 +17,8 @@ _SECOND_FACTOR = (
     _TYPED,
     (r"(?<=the session is in )\S+", "PLACE"),
 )
-_TYPES = "python -m tests.documentation.prompts"
+#: The shell is elsewhere, where no module of the tests is found by its name.
+_TYPES = f"python {Path(__file__).with_name('prompts.py')}"
 _CODES = """
 code() {
     python - "$1" <<'END'
