@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q

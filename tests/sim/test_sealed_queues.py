@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from kafkaesque.access.sealed import topic_key_name
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q

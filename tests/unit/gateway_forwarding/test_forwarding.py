@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.options.queues import make_policy

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.doors import publish_lanes
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.requests.exchange_commands import BindDestination, DeclareExchange
 from kafkaesque.gateway.kafka.queues import Action

@@ -14,6 +14,7 @@ from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, Dele
 from kafkaesque.broker.upkeep import session_messages as trimming
 from kafkaesque.gateway.mqtt.sessions import queue_name_of
 from kafkaesque.model.errors import InvalidConfig, InvalidTopic
+from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
 from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
@@ -115,6 +116,22 @@ def test_a_message_that_is_too_large_is_copied(
     ground.client().publish("large", BODY)
     assert [each.message().payload for each in both] == [BODY, BODY]
     assert kept(ground) == before
+
+
+def test_a_message_for_one_session_does_not_overtake_one_for_two(ground: Ground) -> None:
+    one, other = sessions(ground, two(), "order/#")
+    one.subscribe("own/#", qos=1)
+    publisher = ground.client()
+    names = ["order/1", "own/1", "order/2", "own/2", "own/3", "order/3"]
+    publisher.send(
+        *(
+            p.Publish(topic=name, payload=name.encode(), qos=1, packet_id=number)
+            for number, name in enumerate(names, 1)
+        )
+    )
+    assert one.payloads(6) == [name.encode() for name in names]
+    assert other.payloads(3) == [b"order/1", b"order/2", b"order/3"]
+    assert [publisher.expect(p.Puback).packet_id for _ in names] == [1, 2, 3, 4, 5, 6]
 
 
 def test_what_no_session_wants_is_given_up(ground: Ground, short: int) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from kafkaesque.broker.config import PeerTimings
-from kafkaesque.broker.doors.exchanges import Publication
 from kafkaesque.broker.doors.live import LiveMessage, Subscription
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.live import fan_out, subscribers
 from kafkaesque.broker.live.fan_out import COPIES_PER_TURN

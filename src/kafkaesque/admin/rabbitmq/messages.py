@@ -25,7 +25,7 @@ from kafkaesque.admin.rabbitmq.values import (
     Routed,
     WantedMessages,
 )
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource

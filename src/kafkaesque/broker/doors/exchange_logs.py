@@ -12,10 +12,20 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
-from kafkaesque.broker.doors.publish_lanes import LoggedTicket, OnKept, PublishLanes, size_of
+from kafkaesque.broker.doors.publication import Publication, in_topics
+from kafkaesque.broker.doors.publish_lanes import (
+    LoggedTicket,
+    OnKept,
+    PublishLanes,
+    Ticket,
+    size_of,
+)
 from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.doors.session_messages import SessionMessages
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.queue_sealing import may_go
+from kafkaesque.broker.options.mqtt_sessions import is_session
 from kafkaesque.broker.options.queues import KAFKA_TOPIC
 from kafkaesque.broker.options.topic_config import resolve_option
 from kafkaesque.model.errors import RequestRefused, UnknownTopicOrPartition
@@ -23,6 +33,7 @@ from kafkaesque.model.ids import TopicId
 from kafkaesque.model.log_reference import LogReference, checksum_of
 from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.model.options import OptionValue
+from kafkaesque.routing.exchanges.route import Route
 
 
 class ForQueues(NamedTuple):
@@ -39,6 +50,26 @@ class ForQueues(NamedTuple):
     def places(self) -> int:
         """How many queues there are."""
         return len(self.at_once) + len(self.later)
+
+
+class KeptOnce(NamedTuple):
+    """A message that stands in a topic for several queues."""
+
+    topic: TopicState
+    message: NewMessage
+    #: The queues that refer to it, and their logs.
+    queues: Mapping[str, TopicId]
+
+
+#: A copy of a message, and the queue that gets it.
+Copy = tuple[QueueState, list[NewMessage]]
+
+
+class _Behind(NamedTuple):
+    """Copies that may not overtake references to what was published before them."""
+
+    copies: Sequence[Copy]
+    ticket: Ticket
 
 
 class _Logged(LoggedTicket):
@@ -67,13 +98,67 @@ class _Logged(LoggedTicket):
 class ExchangeLogs:
     """See the module."""
 
-    __slots__ = ("_cluster", "_lanes", "_waiting")
+    __slots__ = ("_cluster", "_lanes", "_options", "_session_messages", "_waiting")
 
-    def __init__(self, cluster: Cluster, lanes: PublishLanes) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        lanes: PublishLanes,
+        options: LiveOptions,
+        session_messages: SessionMessages,
+    ) -> None:
         self._cluster = cluster
         self._lanes = lanes
+        self._options = options
+        self._session_messages = session_messages
         #: By the topic, in the order in which they were published. `PublishLanes` bounds it.
-        self._waiting: Final[dict[TopicId, deque[_Logged]]] = {}
+        self._waiting: Final[dict[TopicId, deque[_Logged | _Behind]]] = {}
+
+    def find(
+        self, route: Route, named: Mapping[str, QueueState], publication: Publication
+    ) -> KeptOnce | None:
+        """Return the topic that keeps a message for several queues; None: all get copies.
+
+        So it is where the topic does not exist any more, or does not keep all.
+        """
+        state = self._cluster.state
+        if route.log:
+            log, sent = state.topics.get(route.log), in_topics(publication)
+            if log is None or not keeps_all(log, self._options.values):
+                return None
+            queues = [named[name] for name in (*route.queues, *route.delayed_queues)]
+        elif route.has_names and len(route.queues) > 1:
+            sent = publication.message
+            queues = [each for name in route.queues if is_session((each := named[name]).options)]
+            log = self._session_messages.topic_for(queues, size_of(sent))
+            if log is None:
+                return None
+        else:
+            return None
+        if publication.stored_in == log.name:
+            return None
+        referring = {
+            each.queue.name: each.topic_id for each in queues if takes_references(state, each, log)
+        }
+        return KeptOnce(log, sent, referring) if referring else None
+
+    def copy(self, copies: Sequence[Copy], ticket: Ticket) -> None:
+        """Put copies into queues, behind what was published before.
+
+        Of the messages that a session wants some are kept once, and others are not: those that no
+        other session wants.
+        """
+        if self._waiting and any(is_session(queue.options) for queue, _ in copies):
+            topic = self._session_messages.topic
+            waiting = None if topic is None else self._waiting.get(topic.topic_id)
+            if waiting is not None:
+                waiting.append(_Behind(copies, ticket))
+                return
+        self._put(copies, ticket)
+
+    def _put(self, copies: Sequence[Copy], ticket: Ticket) -> None:
+        for queue, messages in copies:
+            self._lanes.to_queue(queue.topic_id, messages, ticket)
 
     def keep(
         self,
@@ -98,9 +183,18 @@ class ExchangeLogs:
     def release(self, topic_id: TopicId) -> None:
         """Send what nothing waits before."""
         waiting = self._waiting[topic_id]
-        while waiting and (place := waiting[0].place) is not None:
-            self._send(waiting.popleft(), place)
-        if not waiting:
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, _Behind):
+                waiting.popleft()
+                self._put(*first)
+            elif first.place is None:
+                return
+            else:
+                waiting.popleft()
+                self._send(first, first.place)
+        # Whoever was told of a refusal may have published, and brought this about already.
+        if self._waiting.get(topic_id) is waiting:
             del self._waiting[topic_id]
 
     def _send(self, ticket: _Logged, place: tuple[int, int] | RequestRefused) -> None:

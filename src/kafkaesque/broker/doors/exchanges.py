@@ -6,33 +6,31 @@ as if they were one more place that it is bound to. Nobody else brings messages 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.doors.cluster import Cluster
-from kafkaesque.broker.doors.exchange_logs import (
-    ExchangeLogs,
-    ForQueues,
-    keeps_all,
-    takes_references,
+from kafkaesque.broker.doors.exchange_logs import ExchangeLogs, ForQueues, KeptOnce
+from kafkaesque.broker.doors.publication import (
+    Publication,
+    as_live,
+    changed,
+    chosen_by,
+    in_topics,
+    more_bytes,
 )
 from kafkaesque.broker.doors.publish_lanes import OnKept, OnRunKept, PublishLanes, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
 from kafkaesque.broker.doors.session_messages import SessionMessages
 from kafkaesque.broker.live.hub import LiveHub
-from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.options.mqtt_sessions import is_session
 from kafkaesque.broker.queues.takers import KnownTakers
-from kafkaesque.broker.queues.transforming import Content, Place, places_of
+from kafkaesque.broker.queues.transforming import places_of
 from kafkaesque.broker.requests.commands import ControllerResult
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
-from kafkaesque.model.ids import TopicId
-from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
 from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.exchanges.router import Router
@@ -44,39 +42,13 @@ from kafkaesque.routing.exchanges.topology import (
     Topology,
     Vhost,
 )
-from kafkaesque.routing.live_message import LiveMessage, live_message
 from kafkaesque.routing.message import RoutedMessage
-from kafkaesque.routing.names import NameKey, key_of_routing_key
+from kafkaesque.routing.names import key_of_routing_key
 
 #: A command is done, or refused; called once, maybe at once.
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
 #: How many queues and topics have each message, or why it is not in all of them; called once.
 OnPublished = Callable[[Sequence[int | RequestRefused]], None]
-
-
-class Publication(NamedTuple):
-    """A message as routing sees it, and as its queues get it."""
-
-    routed: RoutedMessage
-    message: NewMessage
-    #: The headers that a topic and live subscribers get; None: those of the message.
-    topic_headers: Headers | None = None
-    #: The same message as live subscribers get it; None: it is made of the others.
-    live: LiveMessage | None = None
-    #: A topic that has the message already, and does not get it by a binding; empty: none.
-    stored_in: str = ""
-    #: How `topic_headers` are made of the headers of a message that is changed on its way; None:
-    #: they are the same.
-    show: Callable[[Headers], Headers] | None = None
-
-
-class _KeptOnce(NamedTuple):
-    """A message that stands in a topic for several queues."""
-
-    topic: TopicState
-    message: NewMessage
-    #: The queues that refer to it, and their logs.
-    queues: Mapping[str, TopicId]
 
 
 class Exchanges:
@@ -94,7 +66,6 @@ class Exchanges:
         "_logs",
         "_options",
         "_router",
-        "_session_messages",
         "_topology",
     )
 
@@ -109,7 +80,6 @@ class Exchanges:
         options: LiveOptions,
         session_messages: SessionMessages,
     ) -> None:
-        self._session_messages = session_messages
         self._hub = hub
         self._options = options
         self._clock = env.clock
@@ -118,7 +88,7 @@ class Exchanges:
         self._lanes = PublishLanes(
             clock=env.clock, cluster=cluster, queues=queues, publishing=publishing
         )
-        self._logs = ExchangeLogs(cluster, self._lanes)
+        self._logs = ExchangeLogs(cluster, self._lanes, options, session_messages)
         self._topology: Topology | None = None
         self._router = Router(Topology())
 
@@ -264,7 +234,7 @@ class Exchanges:
             return
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
-        kept = self._kept_once(route, queues, publication)
+        kept = self._logs.find(route, queues, publication)
         if kept is not None:
             self._send_logged(kept, vhost, route, publication, on_kept)
             return
@@ -275,51 +245,19 @@ class Exchanges:
         ticket = self._lanes.open(total, message, on_kept)
         if ticket is None:
             return
-        for name in route.queues:
-            self._lanes.to_queue(queues[name].topic_id, [message], ticket)
+        same = [message]
+        copies = [(queues[name], same) for name in route.queues]
         if route.delayed_queues:
-            later = message._replace(not_before_ms=self._clock.wall_ms() + route.delay_ms)
-            for name in route.delayed_queues:
-                self._lanes.to_queue(queues[name].topic_id, [later], ticket)
+            later = [message._replace(not_before_ms=self._clock.wall_ms() + route.delay_ms)]
+            copies += [(queues[name], later) for name in route.delayed_queues]
+        self._logs.copy(copies, ticket)
         if topics:
-            sent = _in_topics(publication)
+            sent = in_topics(publication)
             for number, topic in topics:
-                chosen_by = _chosen_by(route, number, publication)
-                self._lanes.to_topic(topic, sent, ticket, chosen_by)
-
-    def _kept_once(
-        self, route: Route, named: Mapping[str, QueueState], publication: Publication
-    ) -> _KeptOnce | None:
-        """Return the topic that keeps a message for several queues; None: all get copies.
-
-        So it is where the topic does not exist any more, or does not keep all.
-        """
-        state = self._cluster.state
-        if route.log:
-            log, sent = state.topics.get(route.log), _in_topics(publication)
-            if log is None or not keeps_all(log, self._options.values):
-                return None
-            names = [*route.queues, *route.delayed_queues]
-        elif route.has_names and len(route.queues) > 1:
-            sent = publication.message
-            sessions = [named[name] for name in route.queues]
-            log = self._session_messages.topic_for(sessions, size_of(sent))
-            if log is None:
-                return None
-            names = [each.queue.name for each in sessions if is_session(each.options)]
-        else:
-            return None
-        if publication.stored_in == log.name:
-            return None
-        referring = {
-            name: named[name].topic_id
-            for name in names
-            if takes_references(state, named[name], log)
-        }
-        return _KeptOnce(log, sent, referring) if referring else None
+                self._lanes.to_topic(topic, sent, ticket, chosen_by(route, number, publication))
 
     def _send_logged(
-        self, kept: _KeptOnce, vhost: str, route: Route, publication: Publication, on_kept: OnKept
+        self, kept: KeptOnce, vhost: str, route: Route, publication: Publication, on_kept: OnKept
     ) -> None:
         """Send a message that a topic keeps for its queues."""
         log, in_log, referring = kept
@@ -350,9 +288,9 @@ class Exchanges:
         for name in late_copies:
             later = message._replace(not_before_ms=later_ms)
             self._lanes.to_queue(named[name].topic_id, [later], ticket)
-        sent = _in_topics(publication) if topics else message
+        sent = in_topics(publication) if topics else message
         for number, topic in topics:
-            self._lanes.to_topic(topic, sent, ticket, _chosen_by(route, number, publication))
+            self._lanes.to_topic(topic, sent, ticket, chosen_by(route, number, publication))
 
     def send_run(
         self, vhost: str, route: Route, messages: list[NewMessage], on_kept: OnRunKept
@@ -388,25 +326,24 @@ class Exchanges:
         ]
         if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
             on_kept = _one_more(on_kept)
-        sent = [_changed(publication, each) for each in places]
+        sent = [changed(publication, each) for each in places]
         largest = max(map(size_of, sent), default=0)
-        held = size_of(message) + _more_bytes([each.content for each in places], message)
+        held = size_of(message) + more_bytes([each.content for each in places], message)
         ticket = self._lanes.open(len(places), message, on_kept, largest=largest, held=held)
         if ticket is None:
             return
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
-        later_ms = self._clock.wall_ms() + route.delay_ms
-        for changed, place in zip(sent, places, strict=True):
+        later_ms, copies = self._clock.wall_ms() + route.delay_ms, []
+        for each, place in zip(sent, places, strict=True):
             name = place.destination.name
             if place.destination.is_topic:
-                number = route.topics.index(name)
-                chosen_by = _chosen_by(route, number, publication)
-                self._lanes.to_topic(name, changed, ticket, chosen_by)
+                chosen = chosen_by(route, route.topics.index(name), publication)
+                self._lanes.to_topic(name, each, ticket, chosen)
             elif place.is_delayed:
-                later = changed._replace(not_before_ms=later_ms)
-                self._lanes.to_queue(queues[name].topic_id, [later], ticket)
+                copies.append((queues[name], [each._replace(not_before_ms=later_ms)]))
             else:
-                self._lanes.to_queue(queues[name].topic_id, [changed], ticket)
+                copies.append((queues[name], [each]))
+        self._logs.copy(copies, ticket)
 
     def _give_to_live(self, publication: Publication) -> bool:
         """Give a message to live subscribers; say whether there may be any."""
@@ -416,7 +353,7 @@ class Exchanges:
         key = key_of_routing_key(publication.routed.key)
         if not self._hub.wants(key):
             return False
-        return self._hub.publish(_as_live(publication, key))
+        return self._hub.publish(as_live(publication, key))
 
     # -- the topology of now
 
@@ -434,53 +371,6 @@ class Exchanges:
             raise UnknownQueue(f"no queue '{queue}' in vhost '{vhost}'")
         leader, node = self._cluster.leaders.leader, self._cluster.node
         return any(leader(each.group) == node for each in found.partitions)
-
-
-def _in_topics(publication: Publication) -> NewMessage:
-    """Return a message as topics get it."""
-    message, headers = publication.message, publication.topic_headers
-    sent = message if headers is None else message._replace(headers=headers)
-    if sent.key is None and publication.routed.key:
-        sent = sent._replace(key=publication.routed.key.encode(errors="surrogateescape"))
-    return sent
-
-
-def _changed(publication: Publication, place: Place) -> NewMessage:
-    """Return a message as a place gets it."""
-    (_, value, headers), show = place.content, publication.show
-    if not place.destination.is_topic:
-        return publication.message._replace(value=value, headers=headers)
-    shown = headers if show is None else show(headers)
-    return _in_topics(publication)._replace(value=value, headers=shown)
-
-
-def _more_bytes(contents: Sequence[Content], message: NewMessage) -> int:
-    """Return how many bytes variants of a message take beside it; several places may get one."""
-    variants = {id(each): each for each in contents if each.headers is not message.headers}
-    bodies = {id(each.value): len(each.value or b"") for each in contents}
-    bodies.pop(id(message.value), None)
-    headers = sum(
-        len(name) + len(value or b"") for each in variants.values() for name, value in each.headers
-    )
-    return headers + sum(bodies.values())
-
-
-def _chosen_by(route: Route, number: int, publication: Publication) -> bytes | None:
-    """Return what chooses the partition of a route's topic; None: the record's key."""
-    levels = route.key_levels[number] if route.key_levels else 0
-    return None if not levels else _first_levels(publication.routed.key, levels)
-
-
-def _first_levels(routing_key: str, count: int) -> bytes:
-    """Return the first levels of a name as a record's key would have them."""
-    return ".".join(routing_key.split(".")[:count]).encode(errors="surrogateescape")
-
-
-def _as_live(publication: Publication, key: NameKey) -> LiveMessage:
-    message, headers = publication.message, publication.topic_headers
-    headers = message.headers if headers is None else headers
-    shown = tuple(each for each in headers if not each[0].startswith(PREFIX))
-    return live_message(key, message.value or b"", shown, qos=1)
 
 
 def _one_more(on_kept: OnKept) -> OnKept:

@@ -8,7 +8,8 @@ are bound to it, and what is published there reaches the subscribers here.
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kafkaesque.broker.doors.exchanges import Exchanges, Publication
+from kafkaesque.broker.doors.exchanges import Exchanges
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.live.retained_log import OnFound, OnRetained, RetainedLog, RetainedPage

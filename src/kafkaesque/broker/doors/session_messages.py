@@ -7,7 +7,7 @@ message comes for the first time; until it is there, queues have copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from kafkaesque.broker.controller.internal_topic import InternalTopic, TopicMaker
@@ -15,7 +15,6 @@ from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
-from kafkaesque.broker.options.mqtt_sessions import is_session
 from kafkaesque.env.clock import Clock
 
 #: Messages of one name go to one partition.
@@ -66,21 +65,19 @@ class SessionMessages:
         #: When it was last asked for.
         self._asked_ms: int | None = None
 
-    def topic_for(self, queues: Iterable[QueueState], size_bytes: int) -> TopicState | None:
-        """Return the topic that is to have a message for these queues; None: they get copies.
+    @property
+    def topic(self) -> TopicState | None:
+        """The topic; None: nobody has needed it, as far as this broker has heard."""
+        return self._cluster.state.topics.get(SESSION_MESSAGES_TOPIC)
+
+    def topic_for(self, sessions: Sequence[QueueState], size_bytes: int) -> TopicState | None:
+        """Return the topic that is to have a message for these sessions; None: they get copies.
 
         Then the topic is made, if it is the only thing that is missing.
         """
-        sessions = 0
-        for each in queues:
-            sessions += is_session(each.options)
-            if sessions == 2:
-                break
-        else:
+        if len(sessions) < 2 or size_bytes > MESSAGE_BYTES_MAX:
             return None
-        if size_bytes > MESSAGE_BYTES_MAX:
-            return None
-        topic = self._cluster.state.topics.get(SESSION_MESSAGES_TOPIC)
+        topic = self.topic
         if topic is None:
             self._make()
         return topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests.queue_requests import QueueMessage

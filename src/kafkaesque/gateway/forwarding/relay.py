@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.options.encryption import is_encrypted
 from kafkaesque.broker.options.queues import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.metadata.queue_planner import MESSAGE_BYTES_MAX
 from kafkaesque.broker.requests.commands import ControllerResult

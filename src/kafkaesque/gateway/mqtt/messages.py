@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.requests.queue_requests import QueueMessage
 from kafkaesque.chassis.meanings import shown_headers, shown_key

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kafkaesque.broker.doors.exchanges import Publication
+from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
 from kafkaesque.chassis.amqp.outgoing import Outgoing, plain_messages
 from kafkaesque.chassis.meanings import shown_headers
