@@ -8,6 +8,7 @@ when the last one has come. Every message has to come.
 
     python -m bench.session_resume                          3 times, 100,000 messages of 256 bytes
     python -m bench.session_resume --messages 5000 --runs 1
+    python -m bench.session_resume --sessions 3    two more want the same: each message is kept once
 """
 
 from __future__ import annotations
@@ -172,18 +173,26 @@ def resume(ports: Sequence[int], client_id: str, count: int, begun: float) -> Re
     raise AssertionError
 
 
-def measure(directory: Path, runs: int, count: int, size: int) -> list[Resumed]:
+def subscribe(port: int, client_id: str) -> None:
+    """Begin a session that wants the messages, and leave it."""
+    link = Link(port)
+    link.connect(client_id, is_new=True)
+    wanted = (p.Subscription(topic_filter=TOPIC, qos=1),)
+    link.send(p.Subscribe(packet_id=1, subscriptions=wanted))
+    assert isinstance(next(link.packets()), p.Suback)
+    link.close()
+
+
+def measure(directory: Path, given: argparse.Namespace) -> list[Resumed]:
     """Return the times of each run."""
     found = []
+    count, size = given.messages, given.size
     with MqttCluster(BROKERS, directory) as cluster:
-        for run in range(runs):
+        for number in range(1, given.sessions):
+            subscribe(cluster.mqtt_ports[0], f"beside{number}")
+        for run in range(given.runs):
             client_id = f"resumes{run}"
-            link = Link(cluster.mqtt_ports[0])
-            link.connect(client_id, is_new=True)
-            wanted = (p.Subscription(topic_filter=TOPIC, qos=1),)
-            link.send(p.Subscribe(packet_id=1, subscriptions=wanted))
-            assert isinstance(next(link.packets()), p.Suback)
-            link.close()
+            subscribe(cluster.mqtt_ports[0], client_id)
             victim = leader_of(cluster, client_id)
             link = Link(cluster.mqtt_ports[victim - 1])
             assert link.connect(client_id, is_new=False)
@@ -213,12 +222,15 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="that wait")
     parser.add_argument("--size", type=int, default=256, help="bytes of a message, at least 8")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--sessions", type=int, default=1, help="that want the messages")
     wanted = parser.parse_args()
+    wanted.size = max(wanted.size, 8)
     with tempfile.TemporaryDirectory(prefix="kafkaesque-") as directory:
-        found = measure(Path(directory), wanted.runs, wanted.messages, max(wanted.size, 8))
+        found = measure(Path(directory), wanted)
     firsts = [each.first_s for each in found]
     print(
-        f"{wanted.messages:,} messages of {wanted.size} B, {len(found)} kills: first message after "
+        f"{wanted.messages:,} messages of {wanted.size} B, sessions: {wanted.sessions}, kills: "
+        f"{len(found)}, first message after "
         f"median {statistics.median(firsts):.3f} s, longest {max(firsts):.3f} s "
         f"(the target is {TARGET_S:.0f} s)"
     )
