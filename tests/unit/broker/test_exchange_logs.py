@@ -45,9 +45,10 @@ class Ground:
             clock=self.world.add_machine("b").boot().clock,
             cluster=cluster,
             queues=SimpleNamespace(encode=list, put_encoded=self._put),  # type: ignore[arg-type]
-            publishing=SimpleNamespace(publish=self._publish),  # type: ignore[arg-type]
+            publishing=SimpleNamespace(publish_as_broker=self._publish),  # type: ignore[arg-type]
         )
-        self.logs = ExchangeLogs(cluster, self.lanes)
+        nothing: Any = SimpleNamespace()
+        self.logs = ExchangeLogs(cluster, self.lanes, nothing, nothing)
 
     def set_topic(self, topic: TopicState) -> None:
         self.state.topics = {topic.name: topic}
