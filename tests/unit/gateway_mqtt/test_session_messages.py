@@ -10,7 +10,7 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors import session_messages
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, DeleteTopic
+from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic, DeleteTopic
 from kafkaesque.broker.upkeep import session_messages as trimming
 from kafkaesque.gateway.mqtt.sessions import queue_name_of
 from kafkaesque.model.errors import InvalidConfig, InvalidTopic
@@ -201,3 +201,24 @@ def test_nobody_deletes_the_topic_or_has_it_compacted(ground: Ground) -> None:
     ground.loop.run_until(lambda: len(done) == 2, 10_000)
     assert isinstance(done[0], InvalidTopic)
     assert isinstance(done[1], InvalidConfig)
+
+
+def test_whoever_makes_the_topic_nothing_of_it_is_compacted(ground: Ground) -> None:
+    here, done = broker(ground), list[object]()
+
+    def make(**configs: str) -> object:
+        done.clear()
+        command = CreateTopic(
+            name=SESSION_MESSAGES_TOPIC,
+            partition_count=1,
+            replication_factor=1,
+            configs={name.replace("_", "."): value for name, value in configs.items()},
+        )
+        here.controller_client.submit(command, 5_000, done.append)
+        ground.loop.run_until(lambda: done != [], 10_000)
+        return done[0]
+
+    assert isinstance(make(cleanup_policy="compact"), InvalidConfig)
+    make()
+    ground.loop.run_until(lambda: SESSION_MESSAGES_TOPIC in here.state.topics, 10_000)
+    assert here.state.topics[SESSION_MESSAGES_TOPIC].configs["cleanup.policy"] == "delete"

@@ -172,9 +172,15 @@ def number_groups(
 
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a new topic: those with tables are compacted, whoever makes them."""
-    is_compacted = name in (*TABLE_TOPICS, SCHEMAS_TOPIC, RETAINED_TOPIC)
-    return {"cleanup.policy": "compact", **configs} if is_compacted else configs
+    """Return the options of a new topic: those of the brokers have their policy, whoever makes them.
+
+    The brokers' default for other topics is not theirs.
+    """
+    if name in (*TABLE_TOPICS, SCHEMAS_TOPIC, RETAINED_TOPIC):
+        return {"cleanup.policy": "compact", **configs}
+    if name == SESSION_MESSAGES_TOPIC:
+        return {"cleanup.policy": "delete", **configs}
+    return configs
 
 
 def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
