@@ -172,7 +172,7 @@ def number_groups(
 
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a new topic: those of the brokers have their policy, whoever makes them.
+    """Return the options of a new topic: the brokers' own have their policy, whoever makes them.
 
     The brokers' default for other topics is not theirs.
     """
