@@ -39,8 +39,9 @@ BROKER_ENCRYPTION_OPTIONS = (
         default=NONE,
         choices=_CHOICES,
         dynamic=False,
-        doc="The encryption that __consumer_offsets, __transaction_state and __audit are created "
-        "with; change it later as these topics' option. Brokers need key.keeper.file.",
+        doc="The encryption that the brokers' own topics are created with, such as "
+        "__consumer_offsets and __audit; change it later as these topics' option. Brokers need "
+        "key.keeper.file.",
     ),
 )
 
