@@ -34,10 +34,11 @@ def new_name(of: str = "client") -> str:
 class Ground:
     """Simulated brokers with ports for MQTT and AMQP."""
 
-    def __init__(self, seed: int = 1, brokers: int = 1) -> None:
+    def __init__(self, seed: int = 1, brokers: int = 1, *, is_encrypted: bool = False) -> None:
         self.world = World(seed)
         self.loop = self.world.loop
-        self.cluster = SimCluster(self.world, SimOptions(brokers=brokers), MQTT_GATEWAYS)
+        options = SimOptions(brokers=brokers, is_encrypted=is_encrypted)
+        self.cluster = SimCluster(self.world, options, MQTT_GATEWAYS)
         self.cluster.start()
         self.env = self.world.add_machine("client").boot()
         self.loop.run_until(self._are_ready, PATIENCE_MS)

@@ -10,13 +10,22 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors import session_messages
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic, DeleteTopic
+from kafkaesque.broker.requests.commands import (
+    ChangeConfig,
+    ConfigChange,
+    ControllerCommand,
+    CreateTopic,
+    DeleteTopic,
+)
+from kafkaesque.broker.requests.queue_commands import ChangeQueue
 from kafkaesque.broker.upkeep import session_messages as trimming
 from kafkaesque.gateway.mqtt.sessions import queue_name_of
 from kafkaesque.model.errors import InvalidConfig, InvalidTopic
+from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.properties import Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
+from tests.unit.gateway_amqp.kit import AmqpClient
 from tests.unit.gateway_mqtt.kit import Ground, MqttClient, new_name
 
 BODY = b"0123456789" * 1_000
@@ -80,6 +89,29 @@ def queue_bytes(ground: Ground, client_id: str) -> int:
     return partition.log.size_bytes
 
 
+def publish_at_once(ground: Ground, names: Sequence[str]) -> None:
+    """Publish a message to each name, which is its payload, and wait for all answers."""
+    publisher = ground.client()
+    publisher.send(
+        *(
+            p.Publish(topic=name, payload=name.encode(), qos=1, packet_id=number)
+            for number, name in enumerate(names, 1)
+        )
+    )
+    answers = [publisher.expect(p.Puback) for _ in names]
+    assert [each.packet_id for each in answers] == list(range(1, len(names) + 1))
+    assert not any(each.reason.is_error for each in answers)
+
+
+def submit(ground: Ground, *commands: ControllerCommand) -> list[object]:
+    """Have the controller carry out commands; return what it says of each."""
+    done: list[object] = []
+    for command in commands:
+        broker(ground).controller_client.submit(command, 5_000, done.append)
+    ground.loop.run_until(lambda: len(done) == len(commands), 10_000)
+    return done
+
+
 def test_two_sessions_refer_to_one_message(ground: Ground) -> None:
     names = two()
     for each in sessions(ground, names, "plant/#"):
@@ -121,17 +153,40 @@ def test_a_message_that_is_too_large_is_copied(
 def test_a_message_for_one_session_does_not_overtake_one_for_two(ground: Ground) -> None:
     one, other = sessions(ground, two(), "order/#")
     one.subscribe("own/#", qos=1)
-    publisher = ground.client()
     names = ["order/1", "own/1", "order/2", "own/2", "own/3", "order/3"]
-    publisher.send(
-        *(
-            p.Publish(topic=name, payload=name.encode(), qos=1, packet_id=number)
-            for number, name in enumerate(names, 1)
-        )
-    )
+    publish_at_once(ground, names)
     assert one.payloads(6) == [name.encode() for name in names]
     assert other.payloads(3) == [b"order/1", b"order/2", b"order/3"]
-    assert [publisher.expect(p.Puback).packet_id for _ in names] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_queue_of_amqp_gets_in_order_what_sessions_have_too(ground: Ground) -> None:
+    one, _ = sessions(ground, two(), "order/#")
+    one.subscribe("own/#", qos=1)
+    amqp = AmqpClient(ground, ground.cluster.names[0])  # type: ignore[arg-type]
+    amqp.open()
+    queue = amqp.queue()
+    for key in ("order.#", "own.#", "none.#"):
+        amqp.call(m.QueueBind(queue=queue, exchange="amq.topic", routing_key=key), m.QueueBindOk)
+    names = ["order/1", "own/1", "order/2", "own/2", "none/1", "order/3"]
+    publish_at_once(ground, names)
+    assert [amqp.get(queue)[2] for _ in names] == [name.encode() for name in names]
+
+
+def test_an_encrypted_session_gets_its_copies_in_order() -> None:
+    ground = Ground(is_encrypted=True)
+    names = [*two(), new_name("session")]
+    *_, third = sessions(ground, names, "order/#")
+    third.subscribe("own/#", qos=1)
+    queue, sealed = queue_name_of(names[2]), {"encryption": "aes256-gcm"}
+    clear = ConfigChange(name="encryption", value="none")
+    submit(
+        ground,
+        ChangeQueue(vhost="/", name=queue, changes=sealed),
+        ChangeConfig(topic=SESSION_MESSAGES_TOPIC, changes=[clear]),
+    )
+    names = ["order/1", "own/1", "order/2", "own/2", "order/3"]
+    publish_at_once(ground, names)
+    assert third.payloads(5) == [name.encode() for name in names]
 
 
 def test_what_no_session_wants_is_given_up(ground: Ground, short: int) -> None:
@@ -190,35 +245,28 @@ def test_nothing_is_given_up_while_a_session_does_not_answer(
 
 def test_nobody_deletes_the_topic_or_has_it_compacted(ground: Ground) -> None:
     sessions(ground, two(), "own/#")
-    here, done = broker(ground), list[object]()
-    topic_id = here.state.topics[SESSION_MESSAGES_TOPIC].topic_id
+    topic_id = broker(ground).state.topics[SESSION_MESSAGES_TOPIC].topic_id
     change = ConfigChange(name="cleanup.policy", value="compact")
-    for command in (
+    deleted, changed = submit(
+        ground,
         DeleteTopic(name=SESSION_MESSAGES_TOPIC, topic_id=topic_id),
         ChangeConfig(topic=SESSION_MESSAGES_TOPIC, changes=[change]),
-    ):
-        here.controller_client.submit(command, 5_000, done.append)
-    ground.loop.run_until(lambda: len(done) == 2, 10_000)
-    assert isinstance(done[0], InvalidTopic)
-    assert isinstance(done[1], InvalidConfig)
+    )
+    assert isinstance(deleted, InvalidTopic)
+    assert isinstance(changed, InvalidConfig)
 
 
 def test_whoever_makes_the_topic_nothing_of_it_is_compacted(ground: Ground) -> None:
-    here, done = broker(ground), list[object]()
-
-    def make(**configs: str) -> object:
-        done.clear()
-        command = CreateTopic(
+    def make(**configs: str) -> ControllerCommand:
+        return CreateTopic(
             name=SESSION_MESSAGES_TOPIC,
             partition_count=1,
             replication_factor=1,
             configs={name.replace("_", "."): value for name, value in configs.items()},
         )
-        here.controller_client.submit(command, 5_000, done.append)
-        ground.loop.run_until(lambda: done != [], 10_000)
-        return done[0]
 
-    assert isinstance(make(cleanup_policy="compact"), InvalidConfig)
-    make()
-    ground.loop.run_until(lambda: SESSION_MESSAGES_TOPIC in here.state.topics, 10_000)
-    assert here.state.topics[SESSION_MESSAGES_TOPIC].configs["cleanup.policy"] == "delete"
+    refused, _ = submit(ground, make(cleanup_policy="compact"), make())
+    assert isinstance(refused, InvalidConfig)
+    state = broker(ground).state
+    ground.loop.run_until(lambda: SESSION_MESSAGES_TOPIC in state.topics, 10_000)
+    assert state.topics[SESSION_MESSAGES_TOPIC].configs["cleanup.policy"] == "delete"

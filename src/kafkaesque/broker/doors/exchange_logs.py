@@ -66,7 +66,7 @@ Copy = tuple[QueueState, list[NewMessage]]
 
 
 class _Behind(NamedTuple):
-    """Copies that may not overtake references to what was published before them."""
+    """Copies for sessions: they may not overtake references to what was published before them."""
 
     copies: Sequence[Copy]
     ticket: Ticket
@@ -146,14 +146,17 @@ class ExchangeLogs:
         """Put copies into queues, behind what was published before.
 
         Of the messages that a session wants some are kept once, and others are not: those that no
-        other session wants.
+        other session wants, and all that an encrypted session gets. Other queues have no references
+        to what sessions have together, and never wait for them: else what they get next could
+        overtake what waits.
         """
-        if self._waiting and any(is_session(queue.options) for queue, _ in copies):
-            topic = self._session_messages.topic
-            waiting = None if topic is None else self._waiting.get(topic.topic_id)
-            if waiting is not None:
-                waiting.append(_Behind(copies, ticket))
-                return
+        topic = self._session_messages.topic if self._waiting else None
+        waiting = None if topic is None else self._waiting.get(topic.topic_id)
+        if waiting is not None:
+            late = [each for each in copies if is_session(each[0].options)]
+            if late:
+                waiting.append(_Behind(late, ticket))
+                copies = [each for each in copies if not is_session(each[0].options)]
         self._put(copies, ticket)
 
     def _put(self, copies: Sequence[Copy], ticket: Ticket) -> None:

@@ -270,8 +270,12 @@ class Exchanges:
             [referring[name] for name in route.delayed_queues if name in referring],
             later_ms,
         )
-        copies = [name for name in route.queues if name not in referring]
-        late_copies = [name for name in route.delayed_queues if name not in referring]
+        same = [message]
+        copies = [(named[name], same) for name in route.queues if name not in referring]
+        late = [name for name in route.delayed_queues if name not in referring]
+        if late:
+            later = [message._replace(not_before_ms=later_ms)]
+            copies += [(named[name], later) for name in late]
         topics = [
             each
             for each in enumerate(route.topics)
@@ -279,15 +283,11 @@ class Exchanges:
         ]
         if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
             on_kept = _one_more(on_kept)
-        others = len(copies) + len(late_copies) + len(topics)
+        others = len(copies) + len(topics)
         ticket = self._logs.keep(log, in_log, queues, others, on_kept)
         if ticket is None:
             return
-        for name in copies:
-            self._lanes.to_queue(named[name].topic_id, [message], ticket)
-        for name in late_copies:
-            later = message._replace(not_before_ms=later_ms)
-            self._lanes.to_queue(named[name].topic_id, [later], ticket)
+        self._logs.copy(copies, ticket)
         sent = in_topics(publication) if topics else message
         for number, topic in topics:
             self._lanes.to_topic(topic, sent, ticket, chosen_by(route, number, publication))
