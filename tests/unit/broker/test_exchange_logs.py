@@ -63,7 +63,7 @@ class Ground:
 
     def publish(self, value: bytes) -> None:
         message = NewMessage(value)
-        self.logs.keep(self.topic, message, ForQueues(message, [QUEUE]), 0, self.told.append)
+        self.logs.keep(self.topic, [message], ForQueues([message], [QUEUE]), 0, self.told.append)
         self.world.loop.run_for(1)
 
     def append(self, offset: int) -> None:
@@ -92,7 +92,7 @@ def test_nobody_refers_to_a_topic_that_was_made_again_meanwhile() -> None:
     ground.append(0)
     assert not ground.put
     (told,) = ground.told
-    assert isinstance(told, UnknownTopicOrPartition)
+    assert isinstance(told[0], UnknownTopicOrPartition)
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,21 @@ def test_an_encrypted_session_gets_its_copies_in_order() -> None:
     assert third.payloads(5) == [name.encode() for name in names]
 
 
+def test_messages_that_come_together_are_kept_once_and_in_order(ground: Ground) -> None:
+    both = sessions(ground, two(), "many/#")
+    publisher, before = ground.client(), kept(ground)
+    bodies = [b"%d" % number for number in range(20)]
+    publisher.send(
+        *(
+            p.Publish(topic="many/1", payload=body, qos=1, packet_id=number)
+            for number, body in enumerate(bodies, 1)
+        )
+    )
+    assert [each.payloads(20) for each in both] == [bodies, bodies]
+    assert kept(ground) == before + 20
+    assert [publisher.expect(p.Puback).packet_id for _ in bodies] == list(range(1, 21))
+
+
 def test_what_no_session_wants_is_given_up(ground: Ground, short: int) -> None:
     both = sessions(ground, two(), "soon/#")
     publisher = ground.client()

@@ -12,10 +12,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
-from kafkaesque.broker.doors.publication import Publication, in_topics
 from kafkaesque.broker.doors.publish_lanes import (
     LoggedTicket,
-    OnKept,
+    OnRunKept,
     PublishLanes,
     Ticket,
     size_of,
@@ -28,7 +27,7 @@ from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.mqtt_sessions import is_session
 from kafkaesque.broker.options.queues import KAFKA_TOPIC
 from kafkaesque.broker.options.topic_config import resolve_option
-from kafkaesque.model.errors import RequestRefused, UnknownTopicOrPartition
+from kafkaesque.model.errors import UnknownTopicOrPartition
 from kafkaesque.model.ids import TopicId
 from kafkaesque.model.log_reference import LogReference, checksum_of
 from kafkaesque.model.message_headers import PREFIX
@@ -37,10 +36,10 @@ from kafkaesque.routing.exchanges.route import Route
 
 
 class ForQueues(NamedTuple):
-    """A message for queues that get a reference each."""
+    """Messages for queues that get a reference to each."""
 
-    message: NewMessage
-    #: Logs of the queues that may give it out at once.
+    messages: list[NewMessage]
+    #: Logs of the queues that may give them out at once.
     at_once: Sequence[TopicId]
     #: Those that may not, and until when: Unix time in milliseconds.
     later: Sequence[TopicId] = ()
@@ -53,11 +52,10 @@ class ForQueues(NamedTuple):
 
 
 class KeptOnce(NamedTuple):
-    """A message that stands in a topic for several queues."""
+    """Where messages stand for several queues."""
 
     topic: TopicState
-    message: NewMessage
-    #: The queues that refer to it, and their logs.
+    #: The queues that refer to them, and their logs.
     queues: Mapping[str, TopicId]
 
 
@@ -73,23 +71,31 @@ class _Behind(NamedTuple):
 
 
 class _Logged(LoggedTicket):
-    """One message that is on its way."""
+    """Messages that are on their way."""
 
     __slots__ = ("in_log", "queues", "topic_id")
 
     def __init__(
         self,
         topic: TopicState,
-        in_log: NewMessage,
+        in_log: list[NewMessage],
         queues: ForQueues,
         others: int,
-        on_kept: OnKept,
+        on_run_kept: OnRunKept,
         logs: ExchangeLogs,
     ) -> None:
-        total = 1 + queues.places + others
+        sizes = [size_of(each) for each in in_log]
         # Bound to the topic and not to this ticket: who refers to himself is left to the collector.
         on_logged = partial(logs.release, topic.topic_id)
-        super().__init__(total, size_of(in_log), on_kept, topic.name, on_logged)
+        super().__init__(
+            1 + queues.places + others,
+            len(in_log),
+            max(sizes),
+            sum(sizes),
+            on_run_kept,
+            topic.name,
+            on_logged,
+        )
         self.topic_id = topic.topic_id
         self.in_log = in_log
         self.queues = queues
@@ -115,32 +121,30 @@ class ExchangeLogs:
         self._waiting: Final[dict[TopicId, deque[_Logged | _Behind]]] = {}
 
     def find(
-        self, route: Route, named: Mapping[str, QueueState], publication: Publication
+        self, route: Route, named: Mapping[str, QueueState], size_bytes: int, stored_in: str = ""
     ) -> KeptOnce | None:
-        """Return the topic that keeps a message for several queues; None: all get copies.
+        """Return the topic that keeps messages for several queues; None: all get copies.
 
-        So it is where the topic does not exist any more, or does not keep all.
+        So it is where the topic does not exist any more, does not keep all, or is the one that they
+        are from. `size_bytes` are those of the largest message.
         """
         state = self._cluster.state
         if route.log:
-            log, sent = state.topics.get(route.log), in_topics(publication)
+            log = state.topics.get(route.log)
             if log is None or not keeps_all(log, self._options.values):
                 return None
             queues = [named[name] for name in (*route.queues, *route.delayed_queues)]
         elif route.has_names and len(route.queues) > 1:
-            sent = publication.message
             queues = [each for name in route.queues if is_session((each := named[name]).options)]
-            log = self._session_messages.topic_for(queues, size_of(sent))
-            if log is None:
-                return None
+            log = self._session_messages.topic_for(queues, size_bytes)
         else:
             return None
-        if publication.stored_in == log.name:
+        if log is None or stored_in == log.name:
             return None
         referring = {
             each.queue.name: each.topic_id for each in queues if takes_references(state, each, log)
         }
-        return KeptOnce(log, sent, referring) if referring else None
+        return KeptOnce(log, referring) if referring else None
 
     def copy(self, copies: Sequence[Copy], ticket: Ticket) -> None:
         """Put copies into queues, behind what was published before.
@@ -166,21 +170,21 @@ class ExchangeLogs:
     def keep(
         self,
         topic: TopicState,
-        in_log: NewMessage,
+        in_log: list[NewMessage],
         queues: ForQueues,
         others: int,
-        on_kept: OnKept,
+        on_run_kept: OnRunKept,
     ) -> LoggedTicket | None:
-        """Append a message to a topic, and then put references to it into queues.
+        """Append messages of one key to a topic, and then put references to them into queues.
 
-        Whoever calls this brings the ticket to so many `others`. None: there is no room, and
-        `on_kept` was told so.
+        Whoever calls this brings the ticket to so many `others`. None: there is no room for all,
+        and nothing is done. If the topic refuses one of them, no queue gets any.
         """
-        ticket = _Logged(topic, in_log, queues, others, on_kept, self)
+        ticket = _Logged(topic, in_log, queues, others, on_run_kept, self)
         if not self._lanes.admit(ticket):
             return None
         self._waiting.setdefault(topic.topic_id, deque()).append(ticket)
-        self._lanes.to_topic(topic.name, in_log, ticket)
+        self._lanes.run_to_topic(topic.name, in_log, ticket)
         return ticket
 
     def release(self, topic_id: TopicId) -> None:
@@ -191,30 +195,34 @@ class ExchangeLogs:
             if isinstance(first, _Behind):
                 waiting.popleft()
                 self._put(*first)
-            elif first.place is None:
+            elif first.missing:
                 return
             else:
                 waiting.popleft()
-                self._send(first, first.place)
+                self._send(first)
         # Whoever was told of a refusal may have published, and brought this about already.
         if self._waiting.get(topic_id) is waiting:
             del self._waiting[topic_id]
 
-    def _send(self, ticket: _Logged, place: tuple[int, int] | RequestRefused) -> None:
-        queues = ticket.queues
+    def _send(self, ticket: _Logged) -> None:
+        queues, refusal = ticket.queues, ticket.refusal
         if ticket.topic_id not in self._cluster.state.topics_by_id:
             # Of its name there may be another one, which has the message: nothing can refer to it.
-            place = UnknownTopicOrPartition(f"topic {ticket.log!r} was deleted meanwhile")
-        if isinstance(place, RequestRefused):
-            self._lanes.fail(ticket, queues.places, place)
+            refusal = UnknownTopicOrPartition(f"topic {ticket.log!r} was deleted meanwhile")
+        if refusal is not None:
+            self._lanes.fail(ticket, queues.places, refusal)
             return
-        reference = [_reference(ticket, place)]
+        references = [
+            _reference(ticket.topic_id, *each)
+            for each in zip(queues.messages, ticket.in_log, ticket.places, strict=True)
+        ]
         for log_id in queues.at_once:
-            self._lanes.to_queue(log_id, reference, ticket)
+            self._lanes.to_queue(log_id, references, ticket)
         if queues.later:
-            reference = [reference[0]._replace(not_before_ms=queues.not_before_ms)]
+            not_before_ms = queues.not_before_ms
+            references = [each._replace(not_before_ms=not_before_ms) for each in references]
             for log_id in queues.later:
-                self._lanes.to_queue(log_id, reference, ticket)
+                self._lanes.to_queue(log_id, references, ticket)
 
 
 def keeps_all(topic: TopicState, broker_option: Mapping[str, OptionValue]) -> bool:
@@ -239,10 +247,11 @@ def takes_references(state: ClusterState, queue: QueueState, log: TopicState) ->
     return queue.home is None and not is_shown and may_go(state, queue, log)
 
 
-def _reference(ticket: _Logged, place: tuple[int, int]) -> NewMessage:
+def _reference(
+    topic_id: TopicId, message: NewMessage, in_log: NewMessage, place: tuple[int, int]
+) -> NewMessage:
     """Return a message as queues get it that have it in a topic."""
-    message = ticket.queues.message
-    has_headers = message.headers is ticket.in_log.headers
+    has_headers = message.headers is in_log.headers
     headers = message.headers
     if has_headers:
         # What brokers say is read in the queue's record, and only there.
@@ -251,7 +260,7 @@ def _reference(ticket: _Logged, place: tuple[int, int]) -> NewMessage:
         value=None,
         headers=headers,
         reference=LogReference(
-            ticket.topic_id,
+            topic_id,
             *place,
             size_bytes=len(message.key or b"") + len(message.value or b""),
             checksum=checksum_of(message.value),

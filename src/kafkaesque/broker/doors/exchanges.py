@@ -18,13 +18,19 @@ from kafkaesque.broker.doors.publication import (
     in_topics,
     more_bytes,
 )
-from kafkaesque.broker.doors.publish_lanes import OnKept, OnRunKept, PublishLanes, size_of
+from kafkaesque.broker.doors.publish_lanes import (
+    OnKept,
+    OnRunKept,
+    PublishLanes,
+    Ticket,
+    no_room,
+    size_of,
+)
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
 from kafkaesque.broker.doors.session_messages import SessionMessages
 from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.metadata.live_options import LiveOptions
-from kafkaesque.broker.options.mqtt_sessions import is_session
 from kafkaesque.broker.queues.takers import KnownTakers
 from kafkaesque.broker.queues.transforming import places_of
 from kafkaesque.broker.requests.commands import ControllerResult
@@ -157,13 +163,9 @@ class Exchanges:
         route = self._router.known_route(vhost, exchange, key)
         if route is None or not route.queues or route.topics or route.transformed or route.log:
             return None
-        if not route.has_names:
-            return route
-        if vhost == DEFAULT_VHOST and self._hub.wants(key_of_routing_key(key)):
+        if route.has_names and vhost == DEFAULT_VHOST and self._hub.wants(key_of_routing_key(key)):
             return None
-        # Sessions may refer to one message, which a run of messages knows nothing of.
-        queues = self._cluster.state.queues_by_vhost.get(vhost, {})
-        return None if any(is_session(queues[name].options) for name in route.queues) else route
+        return route
 
     def has_live(self, vhost: str, route: Route, message: RoutedMessage) -> bool:
         """Tell whether a route leads to live subscribers, as far as this broker has heard."""
@@ -234,7 +236,7 @@ class Exchanges:
             return
         queues = self._cluster.state.queues_by_vhost.get(vhost, {})
         message = publication.message
-        kept = self._logs.find(route, queues, publication)
+        kept = self._logs.find(route, queues, size_of(message), publication.stored_in)
         if kept is not None:
             self._send_logged(kept, vhost, route, publication, on_kept)
             return
@@ -260,12 +262,12 @@ class Exchanges:
         self, kept: KeptOnce, vhost: str, route: Route, publication: Publication, on_kept: OnKept
     ) -> None:
         """Send a message that a topic keeps for its queues."""
-        log, in_log, referring = kept
+        log, referring = kept
         named = self._cluster.state.queues_by_vhost.get(vhost, {})
         later_ms = self._clock.wall_ms() + route.delay_ms
         message = publication.message
         queues = ForQueues(
-            message,
+            [message],
             [referring[name] for name in route.queues if name in referring],
             [referring[name] for name in route.delayed_queues if name in referring],
             later_ms,
@@ -284,8 +286,11 @@ class Exchanges:
         if route.has_names and vhost == DEFAULT_VHOST and self._give_to_live(publication):
             on_kept = _one_more(on_kept)
         others = len(copies) + len(topics)
-        ticket = self._logs.keep(log, in_log, queues, others, on_kept)
+        total = 1 + queues.places + others
+        in_log = in_topics(publication) if route.log else message
+        ticket = self._logs.keep(log, [in_log], queues, others, _one_of(on_kept, total))
         if ticket is None:
+            on_kept(no_room())
             return
         self._logs.copy(copies, ticket)
         sent = in_topics(publication) if topics else message
@@ -300,12 +305,21 @@ class Exchanges:
         `on_kept` is told once of all that are not in all queues. False: there is no room for all,
         and nothing is done.
         """
-        ticket = self._lanes.open_run(len(route.queues), messages, on_kept)
+        named = self._cluster.state.queues_by_vhost.get(vhost, {})
+        kept = None
+        if route.has_names:
+            kept = self._logs.find(route, named, max(map(size_of, messages)))
+        referring = {} if kept is None else kept.queues
+        copies = [(named[name], messages) for name in route.queues if name not in referring]
+        ticket: Ticket | None
+        if kept is None:
+            ticket = self._lanes.open_run(len(copies), messages, on_kept)
+        else:
+            queues = ForQueues(messages, list(referring.values()))
+            ticket = self._logs.keep(kept.topic, messages, queues, len(copies), on_kept)
         if ticket is None:
             return False
-        queues = self._cluster.state.queues_by_vhost.get(vhost, {})
-        for name in route.queues:
-            self._lanes.to_queue(queues[name].topic_id, messages, ticket)
+        self._logs.copy(copies, ticket)
         return True
 
     def _send_changed(
@@ -371,6 +385,11 @@ class Exchanges:
             raise UnknownQueue(f"no queue '{queue}' in vhost '{vhost}'")
         leader, node = self._cluster.leaders.leader, self._cluster.node
         return any(leader(each.group) == node for each in found.partitions)
+
+
+def _one_of(on_kept: OnKept, total: int) -> OnRunKept:
+    """Have a run of one message, which goes to so many places, tell of it."""
+    return lambda refused: on_kept(refused.get(0, total))
 
 
 def _one_more(on_kept: OnKept) -> OnKept:

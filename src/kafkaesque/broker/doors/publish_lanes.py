@@ -96,27 +96,46 @@ def _nobody(_: int | RequestRefused) -> None:
     """A run is told otherwise."""
 
 
-class LoggedTicket(Ticket):
-    """A message that a topic is to have before references to it go to queues."""
+class LoggedTicket(RunTicket):
+    """Messages that a topic is to have before references to them go to queues."""
 
-    __slots__ = ("log", "on_logged", "place")
+    __slots__ = ("log", "missing", "on_logged", "places", "refusal")
 
-    def __init__(self, total: int, size: int, on_kept: OnKept, log: str, on_logged: OnLogged):
-        super().__init__(total, size, size, on_kept)
+    def __init__(
+        self,
+        total: int,
+        count: int,
+        size: int,
+        held: int,
+        on_run_kept: OnRunKept,
+        log: str,
+        on_logged: OnLogged,
+    ) -> None:
+        super().__init__(total, count, size, held, on_run_kept)
         #: The topic.
         self.log = log
-        #: Told when `place` is known, before `on_kept`.
+        #: Told when it is known what has become of all, before `on_run_kept`.
         self.on_logged = on_logged
-        #: In which partition it is and at which offset, or why it is not there.
-        self.place: tuple[int, int] | RequestRefused | None = None
+        #: In which partition each is and at which offset.
+        self.places: list[tuple[int, int]] = [(-1, -1)] * count
+        #: How many are not known of.
+        self.missing = count
+        #: Why one of them, or all, are not there.
+        self.refusal: RequestRefused | None = None
 
-    def note(self, place: tuple[int, int] | RequestRefused) -> None:
-        """The topic has it, or has refused it."""
-        self.place = place
-        self.on_logged()
+    def note(self, first: int, count: int, place: tuple[int, int] | RequestRefused) -> None:
+        """The topic has some of them, from a place on, or has refused them."""
+        if isinstance(place, RequestRefused):
+            self.refusal = self.refusal or place
+        else:
+            partition, offset = place
+            self.places[first : first + count] = [(partition, offset + at) for at in range(count)]
+        self.missing -= count
+        if not self.missing:
+            self.on_logged()
 
 
-_ANY_ONE: Final = [NewMessage(None)]
+_NO_MESSAGE: Final = NewMessage(None)
 
 
 class _Part(NamedTuple):
@@ -232,14 +251,20 @@ class PublishLanes:
         size = size_of(message) if largest is None else largest
         held = size if held is None else held
         ticket = Ticket(total, size, held, on_kept)
-        return ticket if self.admit(ticket) else None
+        if self.admit(ticket):
+            return ticket
+        on_kept(no_room())
+        return None
 
     def admit(self, ticket: Ticket) -> bool:
-        """Begin with a ticket of one message, if there is room; else its `on_kept` is told."""
-        if self._count and not self._has_room(1, ticket.held):
-            ticket.on_kept(OverBound("too many messages are on their way through this broker"))
+        """Begin with a ticket, if there is room for all its messages; else nothing is done.
+
+        There always is for one message, where nothing else is on its way.
+        """
+        is_alone = ticket.count == 1 and not self._count
+        if not is_alone and not self._has_room(ticket.count, ticket.held):
             return False
-        self._count += 1
+        self._count += ticket.count
         self._bytes += ticket.held
         return True
 
@@ -251,12 +276,8 @@ class PublishLanes:
         Then nothing is begun.
         """
         sizes = [size_of(each) for each in messages]
-        count, held = len(messages), sum(sizes)
-        if not self._has_room(count, held):
-            return None
-        self._count += count
-        self._bytes += held
-        return RunTicket(total, count, max(sizes), held, on_kept)
+        ticket = RunTicket(total, len(messages), max(sizes), sum(sizes), on_kept)
+        return ticket if self.admit(ticket) else None
 
     def _has_room(self, count: int, held: int) -> bool:
         return self._count + count <= UNDER_WAY_MAX and self._bytes + held <= UNDER_WAY_BYTES_MAX
@@ -272,26 +293,37 @@ class PublishLanes:
 
         `chosen_by` chooses the partition in the key's place.
         """
+        self.run_to_topic(name, [message], ticket, chosen_by)
+
+    def run_to_topic(
+        self,
+        name: str,
+        messages: list[NewMessage],
+        ticket: Ticket,
+        chosen_by: bytes | None = None,
+    ) -> None:
+        """Append messages of one key; see `to_topic`."""
         topic = self._cluster.state.topics.get(name)
         is_log = isinstance(ticket, LoggedTicket) and ticket.log == name
         if topic is None:
             refusal = UnknownTopicOrPartition(f"topic {name!r} does not exist")
             if isinstance(ticket, LoggedTicket) and is_log:
-                ticket.note(refusal)
-            self._settle(_Part(ticket, 0, [message]), [refusal])
+                ticket.note(0, len(messages), refusal)
+            self._settle(_Part(ticket, 0, messages), [refusal] * len(messages))
             return
         if topic.is_internal and not is_log:
             refused = InvalidTopic(f"{name} is written by brokers only")
-            self._settle(_Part(ticket, 0, [message]), [refused])
+            self._settle(_Part(ticket, 0, messages), [refused] * len(messages))
             return
-        key = message.key if chosen_by is None else chosen_by
+        key = messages[0].key if chosen_by is None else chosen_by
         number = 0 if key is None else partition_for_key(key, len(topic.partitions))
-        self._add(TopicPartition(name, number), [message], ticket)
+        self._add(TopicPartition(name, number), messages, ticket)
 
     def fail(self, ticket: Ticket, places: int, refusal: RequestRefused) -> None:
-        """So many places of a ticket's one message do not get it."""
+        """So many places of a ticket's messages get none of them."""
         for _ in range(places):
-            self._settle(_Part(ticket, 0, _ANY_ONE), [refusal])
+            part = _Part(ticket, 0, [_NO_MESSAGE] * ticket.count)
+            self._settle(part, [refusal] * ticket.count)
 
     def _add(self, way: _Way, messages: list[NewMessage], ticket: Ticket) -> None:
         lane = self._lanes.get(way)
@@ -388,9 +420,10 @@ class PublishLanes:
     ) -> None:
         refusal = outcome if isinstance(outcome, RequestRefused) else None
         offset = -1 if isinstance(outcome, RequestRefused) else outcome.base_offset
-        for ticket, _, messages in request.parts:
+        for ticket, first, messages in request.parts:
             if isinstance(ticket, LoggedTicket) and ticket.log == where.topic:
-                ticket.note((where.partition, offset) if refusal is None else refusal)
+                place = (where.partition, offset) if refusal is None else refusal
+                ticket.note(first, len(messages), place)
             offset += len(messages)
         self._on_done(request, refusal)
 
@@ -421,6 +454,11 @@ class PublishLanes:
         self._count -= ticket.count
         self._bytes -= ticket.held
         ticket.finish()
+
+
+def no_room() -> RequestRefused:
+    """Return what publishers are told whose messages are too many."""
+    return OverBound("too many messages are on their way through this broker")
 
 
 def size_of(message: NewMessage) -> int:
