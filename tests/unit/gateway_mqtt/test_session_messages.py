@@ -8,6 +8,7 @@ import pytest
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors import session_messages
+from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import (
@@ -21,6 +22,8 @@ from kafkaesque.broker.requests.queue_commands import ChangeQueue
 from kafkaesque.broker.upkeep import session_messages as trimming
 from kafkaesque.gateway.mqtt.sessions import queue_name_of
 from kafkaesque.model.errors import InvalidConfig, InvalidTopic
+from kafkaesque.model.ids import GroupId
+from kafkaesque.model.murmur2 import partition_for_key
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.properties import Properties
@@ -78,13 +81,25 @@ def kept(ground: Ground) -> int:
     return sum(each.high_watermark - each.log_start_offset for each in logs(ground))
 
 
+def queue_of(ground: Ground, client_id: str) -> QueueState:
+    """Return a session's queue."""
+    queues = broker(ground).state.queues.values()
+    (queue,) = (each for each in queues if each.queue.name == queue_name_of(client_id))
+    return queue
+
+
+def leader_of(ground: Ground, group: GroupId) -> int:
+    """Return the number of the broker that leads a partition."""
+    for number, name in enumerate(ground.cluster.names, 1):
+        found = ground.cluster.brokers[name].partitions.get(group)
+        if found is not None and found.is_leader:
+            return number
+    raise AssertionError("nobody leads it")
+
+
 def queue_bytes(ground: Ground, client_id: str) -> int:
     """Return what a session's own log takes."""
-    here = broker(ground)
-    (queue,) = (
-        each for each in here.state.queues.values() if each.queue.name == queue_name_of(client_id)
-    )
-    partition = here.partitions.get(queue.partitions[0].group)
+    partition = broker(ground).partitions.get(queue_of(ground, client_id).partitions[0].group)
     assert partition is not None
     return partition.log.size_bytes
 
@@ -230,6 +245,31 @@ def test_what_one_session_has_not_settled_stays(ground: Ground, short: int) -> N
     back = ground.session(names[1])
     assert back.connack.session_present
     assert back.payloads(5) == [b"%d" % number for number in range(5)]
+
+
+def test_what_waits_stays_though_clocks_are_a_day_apart(short: int) -> None:
+    """One broker's clock is behind, by which a message came, and one ahead, by which it waits."""
+    ground = Ground(brokers=3)
+    names = two()
+    quick, away = sessions(ground, names, "late/#")
+    away.disconnect()
+    topic = broker(ground).state.topics[SESSION_MESSAGES_TOPIC]
+    waits = leader_of(ground, queue_of(ground, names[1]).partitions[0].group)
+    led = [leader_of(ground, each.group) for each in topic.partitions]
+    name = next(
+        each
+        for each in (f"late/{number}" for number in range(100))
+        if led[partition_for_key(each.replace("/", ".").encode(), len(led))] != waits
+    )
+    kept_by = led[partition_for_key(name.replace("/", ".").encode(), len(led))]
+    (comes,) = {1, 2, 3} - {waits, kept_by}
+    for number, days in ((waits, 1), (comes, -1)):
+        machine = ground.cluster._machines[ground.cluster.names[number - 1]]
+        machine.oscillator.jump_wall(days * 86_400_000)
+    ground.client(broker=comes).publish(name, BODY)
+    assert quick.message().payload == BODY
+    ground.wait(2 * short)
+    assert ground.session(names[1]).message().payload == BODY
 
 
 def test_nothing_is_given_up_while_a_session_does_not_answer(

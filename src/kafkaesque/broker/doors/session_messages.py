@@ -54,6 +54,8 @@ class SessionMessages:
                 "segment.ms": str(SEGMENT_MS),
                 "segment.bytes": str(SEGMENT_BYTES),
                 "max.message.bytes": str(MESSAGE_BYTES_MAX + _AROUND_BYTES),
+                # By the clock of the broker that gives up what is old, and not of any other.
+                "message.timestamp.type": "LogAppendTime",
             },
             clock=clock,
             metadata=cluster,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from kafkaesque.broker.queues.bodies import Found
 from kafkaesque.broker.queues.counting import count, place_name
@@ -69,7 +70,7 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             seek = r.Seek(token=host.new_token(), offset=request.offset)
             host.ask_engine(seek, _told(on_done, _done))
         case q.AskQueue(is_committed=True):
-            counts = count(host)
+            counts = replace(count(host), asked_ms=host.now().wall_ms)
             # Answered behind all that is decided by now.
             barrier = r.Settle(token=host.new_token(), claims=())
             host.ask_engine(barrier, _told(on_done, lambda _: counts))

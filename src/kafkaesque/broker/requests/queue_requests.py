@@ -315,3 +315,5 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     unwanted_ms: int = 0
     #: Of a cursor: up to where its topic was read. From `end` on there is no message before it.
     read_to: int | msgspec.UnsetType = msgspec.UNSET
+    #: When this was so, by the clock that says when messages came; where `is_committed` is asked.
+    asked_ms: int | msgspec.UnsetType = msgspec.UNSET

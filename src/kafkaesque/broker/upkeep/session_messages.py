@@ -1,12 +1,12 @@
 """Gives up what no session of MQTT wants any more of the messages that sessions have together.
 
-Theory of operation. Every minute a broker that leads a partition of `__session_messages` asks all
-sessions, a few at a time, when the oldest message came that lives in their queues. All answer only
-when what they know is committed: what is settled then stays so, whoever leads the queue next. What
-is older than the oldest of all answers, and than the round itself, is referred to by nobody; nor
-will it be, because references follow their message at once. Three hours are left for clocks that
-differ between brokers, for references on their way (a queue without a leader may keep them waiting
-for more than one), and for the grain in which queues know arrivals.
+Theory of operation. Every minute a broker that leads a partition of `__session_messages` asks all sessions, a few at a time, for how long they have the oldest message
+that lives in their queues. All answer only when what they know is committed: what is settled then
+stays so, whoever leads the queue next. What is older than the oldest of all answers, and than the
+round itself, is referred to by nobody; nor will it be, because references follow their message at
+once. Clocks of brokers may differ: each says itself how old something is. Three hours are left for
+clocks that are set while a message waits, for references on their way (a queue without a leader may
+keep them waiting for more than one), and for the grain in which queues know arrivals.
 
 Whole segments are given up. If a session does not answer, nothing is, until the next round. A
 session whose oldest message waits holds back what came after it, for as long as the topic's
@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections import deque
 from typing import Final
+
+from msgspec import UNSET
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
@@ -92,10 +94,14 @@ class SessionMessagesTrimming:
     def _ask(self, current: _Round, log_id: TopicId) -> None:
         def on_counted(outcome: QueueCounts | RequestRefused) -> None:
             current.under_way -= 1
-            if isinstance(outcome, QueueCounts):
+            if isinstance(outcome, QueueCounts) and outcome.asked_ms is not UNSET:
                 if outcome.oldest_ms:
-                    current.oldest_ms = min(current.oldest_ms, outcome.oldest_ms)
+                    # By the clock that says when it came, which may be hours ahead of this one.
+                    age_ms = max(0, outcome.asked_ms - outcome.oldest_ms)
+                    came_ms = self._clock.wall_ms() - age_ms
+                    current.oldest_ms = min(current.oldest_ms, came_ms)
             elif log_id in self._metadata.state.queues_by_log:
+                # A broker of an earlier release says what is not committed, and no time.
                 current.is_void = True
                 current.left.clear()
 
