@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from kafkaesque.broker.requests.commands import (
     DeleteTopic,
 )
 from kafkaesque.broker.requests.queue_commands import ChangeQueue
+from kafkaesque.broker.requests.queue_requests import AskQueue
 from kafkaesque.broker.upkeep import session_messages as trimming
 from kafkaesque.gateway.mqtt.sessions import queue_name_of
 from kafkaesque.model.errors import InvalidConfig, InvalidTopic
@@ -296,6 +298,41 @@ def test_nothing_is_given_up_while_a_session_does_not_answer(
         assert kept(ground) == 1
     ground.wait(2 * short)
     assert kept(ground) == 0
+
+
+def test_nothing_is_given_up_by_old_news_of_which_sessions_there_are(
+    ground: Ground, short: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = sessions(ground, two(), "news/#")
+    ground.client().publish("news/1", BODY)
+    assert [each.message().payload for each in both] == [BODY, BODY]
+    metadata = type(broker(ground).metadata)
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "when_current", lambda _, __, on_done: on_done(False))
+        ground.wait(2 * short)
+        assert kept(ground) == 1
+    ground.wait(2 * short)
+    assert kept(ground) == 0
+
+
+def test_sessions_are_asked_only_for_what_could_go(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trimming, "ROUND_MS", 1_000)
+    both = sessions(ground, two(), "young/#")
+    ground.client().publish("young/1", BODY)
+    assert [each.message().payload for each in both] == [BODY, BODY]
+    asked: list[object] = []
+    calls = type(broker(ground).queue_calls)
+    ask = calls.ask
+
+    def note(*arguments: Any) -> None:
+        asked.append(arguments[1])
+        ask(*arguments)
+
+    monkeypatch.setattr(calls, "ask", note)
+    ground.wait(3_000)
+    assert not any(isinstance(each, AskQueue) and each.is_committed is True for each in asked)
 
 
 def test_nobody_deletes_the_topic_or_has_it_compacted(ground: Ground) -> None:

@@ -1,6 +1,7 @@
 """Gives up what no session of MQTT wants any more of the messages that sessions have together.
 
-Theory of operation. Every minute a broker that leads a partition of `__session_messages` asks all sessions, a few at a time, for how long they have the oldest message
+Theory of operation. Every minute a broker that leads a partition of `__session_messages`, of which
+something could go, asks all sessions, a few at a time, for how long they have the oldest message
 that lives in their queues. All answer only when what they know is committed: what is settled then
 stays so, whoever leads the queue next. What is older than the oldest of all answers, and than the
 round itself, is referred to by nobody; nor will it be, because references follow their message at
@@ -29,7 +30,7 @@ from kafkaesque.broker.queues.calls import QueueCalls
 from kafkaesque.broker.requests.queue_requests import AskQueue, QueueCounts
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.model.ids import TopicId
+from kafkaesque.model.ids import Offset, TopicId
 
 #: From the end of a round to the next one.
 ROUND_MS: Final = 60_000
@@ -64,9 +65,9 @@ class SessionMessagesTrimming:
         """Begin a round when it is time, and end one that has all its answers."""
         current = self._round
         if current is None:
-            if now_ms >= self._due_ms and self._led():
-                self._due_ms = now_ms + ROUND_MS
-                self._round = _Round(self._clock.wall_ms(), self._sessions())
+            # Nobody is asked while nothing could go.
+            if now_ms >= self._due_ms and self._found(self._clock.wall_ms() - MARGIN_MS):
+                self._begin()
         elif not current.is_done:
             self._ask_some(current)
         else:
@@ -74,6 +75,19 @@ class SessionMessagesTrimming:
             self._due_ms = now_ms + ROUND_MS
             if not current.is_void:
                 self._trim(current.oldest_ms - MARGIN_MS)
+
+    def _begin(self) -> None:
+        """Find out which sessions there are: this broker may not have heard of all of them."""
+        begun = self._round = _Round(self._clock.wall_ms())
+        begun.under_way += 1
+
+        def on_current(is_current: bool) -> None:
+            begun.under_way -= 1
+            begun.is_void = not is_current
+            if is_current:
+                begun.left.extend(self._sessions())
+
+        self._metadata.when_current(ASK_MS_MAX, on_current)
 
     def _led(self) -> list[Partition]:
         """Return the topic's partitions that this broker leads."""
@@ -111,13 +125,19 @@ class SessionMessagesTrimming:
 
     def _trim(self, floor_ms: int) -> None:
         """Give up segments of which all records are from before a time."""
+        for partition, start in self._found(floor_ms):
+            self._partitions.advance_start(partition, start)
+
+    def _found(self, floor_ms: int) -> list[tuple[Partition, Offset]]:
+        """Return where partitions would start without segments from before a time, if later."""
         now_ms = self._clock.wall_ms()
-        for partition in self._led():
-            start = partition.log.retention_candidate(
-                now_ms, max(0, now_ms - floor_ms), -1, partition.settled_offset
-            )
+        age_ms = max(0, now_ms - floor_ms)
+        found: list[tuple[Partition, Offset]] = []
+        for each in self._led():
+            start = each.log.retention_candidate(now_ms, age_ms, -1, each.settled_offset)
             if start is not None:
-                self._partitions.advance_start(partition, start)
+                found.append((each, start))
+        return found
 
 
 class _Round:
@@ -125,13 +145,13 @@ class _Round:
 
     __slots__ = ("is_void", "left", "oldest_ms", "under_way")
 
-    def __init__(self, wall_ms: int, sessions: list[TopicId]) -> None:
+    def __init__(self, wall_ms: int) -> None:
         #: Messages from before it that live in no session's queue, by the answers so far: Unix time
         #: in milliseconds. A session that is made later refers to nothing older than itself.
         self.oldest_ms = wall_ms
-        self.left: Final = deque(sessions)
+        self.left: Final[deque[TopicId]] = deque()
         self.under_way = 0
-        #: Whether a session has not answered.
+        #: Whether a session has not answered, or maybe is not known.
         self.is_void = False
 
     @property
