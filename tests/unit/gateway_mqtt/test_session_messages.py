@@ -10,6 +10,7 @@ import pytest
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors import session_messages
 from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.internal_topics import SESSION_MESSAGES_CONFIGS
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import (
@@ -333,6 +334,17 @@ def test_sessions_are_asked_only_for_what_could_go(
     monkeypatch.setattr(calls, "ask", note)
     ground.wait(3_000)
     assert not any(isinstance(each, AskQueue) and each.is_committed is True for each in asked)
+
+
+def test_the_topic_keeps_what_sessions_want_whoever_makes_it(ground: Ground) -> None:
+    submit(ground, CreateTopic(name=SESSION_MESSAGES_TOPIC, partition_count=1))
+    configs = broker(ground).state.topics[SESSION_MESSAGES_TOPIC].configs
+    assert configs == SESSION_MESSAGES_CONFIGS
+    both = sessions(ground, two(), "hand/#")
+    assert kept(ground) == 1
+    ground.client().publish("hand/1", BODY)
+    assert [each.message().payload for each in both] == [BODY, BODY]
+    assert kept(ground) == 2
 
 
 def test_nobody_deletes_the_topic_or_has_it_compacted(ground: Ground) -> None:

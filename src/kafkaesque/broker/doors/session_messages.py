@@ -13,24 +13,18 @@ from typing import Final
 from kafkaesque.broker.controller.internal_topic import InternalTopic, TopicMaker
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.metadata.cluster_state import QueueState, TopicState
+from kafkaesque.broker.metadata.internal_topics import (
+    SESSION_MESSAGE_BYTES_MAX,
+    SESSION_MESSAGES_CONFIGS,
+)
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
 from kafkaesque.env.clock import Clock
 
 #: Messages of one name go to one partition.
 PARTITIONS: Final = 3
-_DAY_MS: Final = 86_400_000
-#: Nothing is kept for longer, though a session may want it: twice as long as a session lives
-#: without its client.
-KEPT_MS_MAX: Final = 14 * _DAY_MS
-#: Segments are small and short: a whole one is given up when nobody wants any of it
-#: (`SessionMessagesTrimming`).
-SEGMENT_MS: Final = 3_600_000
-SEGMENT_BYTES: Final = 64 * 1024 * 1024
 #: Larger messages are copied.
-MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-#: For what a record and its batch have beside the message.
-_AROUND_BYTES: Final = 1024 * 1024
+MESSAGE_BYTES_MAX: Final = SESSION_MESSAGE_BYTES_MAX
 #: After a refusal the topic is asked for again after this.
 AGAIN_MS: Final = 10_000
 
@@ -47,16 +41,7 @@ class SessionMessages:
         self._cluster: Final = cluster
         self._topic: Final = InternalTopic(
             SESSION_MESSAGES_TOPIC,
-            {
-                "cleanup.policy": "delete",
-                "retention.ms": str(KEPT_MS_MAX),
-                "retention.bytes": "-1",
-                "segment.ms": str(SEGMENT_MS),
-                "segment.bytes": str(SEGMENT_BYTES),
-                "max.message.bytes": str(MESSAGE_BYTES_MAX + _AROUND_BYTES),
-                # By the clock of the broker that gives up what is old, and not of any other.
-                "message.timestamp.type": "LogAppendTime",
-            },
+            SESSION_MESSAGES_CONFIGS,
             clock=clock,
             metadata=cluster,
             controller=controller,

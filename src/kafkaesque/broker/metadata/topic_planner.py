@@ -11,6 +11,7 @@ from kafkaesque.broker.metadata.config_planner import (
     check_policy,
     checked_topic_options,
 )
+from kafkaesque.broker.metadata.internal_topics import SESSION_MESSAGES_CONFIGS
 from kafkaesque.broker.metadata.key_planner import keys_that_end_with
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.plan import Plan, PlanInputs
@@ -172,15 +173,11 @@ def number_groups(
 
 
 def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of a new topic: the brokers' own have their policy, whoever makes them.
-
-    The brokers' default for other topics is not theirs.
-    """
-    if name in (*TABLE_TOPICS, SCHEMAS_TOPIC, RETAINED_TOPIC):
-        return {"cleanup.policy": "compact", **configs}
+    """Return the options of a new topic: the brokers' own are what they are, whoever makes them."""
     if name == SESSION_MESSAGES_TOPIC:
-        return {"cleanup.policy": "delete", **configs}
-    return configs
+        return {**SESSION_MESSAGES_CONFIGS, **configs}
+    is_compacted = name in (*TABLE_TOPICS, SCHEMAS_TOPIC, RETAINED_TOPIC)
+    return {"cleanup.policy": "compact", **configs} if is_compacted else configs
 
 
 def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
