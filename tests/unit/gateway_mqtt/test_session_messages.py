@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors import session_messages
-from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.cluster_state import PartitionState, QueueState
 from kafkaesque.broker.metadata.internal_topics import SESSION_MESSAGES_CONFIGS
 from kafkaesque.broker.metadata.topic_names import SESSION_MESSAGES_TOPIC
 from kafkaesque.broker.partitions.partition import Partition
@@ -98,6 +99,16 @@ def leader_of(ground: Ground, group: GroupId) -> int:
         if found is not None and found.is_leader:
             return number
     raise AssertionError("nobody leads it")
+
+
+def partition_of(topic: str) -> int:
+    """Return in which partition messages of a name are."""
+    return partition_for_key(topic.replace("/", ".").encode(), session_messages.PARTITIONS)
+
+
+def dies(partition: PartitionState, brokers: Collection[int]) -> bool:
+    """Tell whether a partition has no majority without some brokers."""
+    return 2 * len(set(partition.replicas) - set(brokers)) <= len(partition.replicas)
 
 
 def queue_bytes(ground: Ground, client_id: str) -> int:
@@ -250,22 +261,43 @@ def test_what_one_session_has_not_settled_stays(ground: Ground, short: int) -> N
     assert back.payloads(5) == [b"%d" % number for number in range(5)]
 
 
+def test_sessions_have_copies_while_a_partition_has_no_leader() -> None:
+    """Else all sessions would wait for what goes there, whatever else they want."""
+    ground = Ground(brokers=5)
+    names = ["one", "other"]
+    both = sessions(ground, names, "part/#")
+    topic = broker(ground).state.topics[SESSION_MESSAGES_TOPIC]
+    queues = [queue_of(ground, each).partitions[0] for each in names]
+    dead = next(
+        set(pair)
+        for pair in itertools.combinations(range(2, 6), 2)
+        if any(dies(each, pair) for each in topic.partitions)
+        if not any(dies(each, pair) for each in queues)
+    )
+    for each in dead:
+        ground.kill(each)
+    number = next(at for at, each in enumerate(topic.partitions) if dies(each, dead))
+    name = next(each for each in map("part/{}".format, range(100)) if partition_of(each) == number)
+    begun_ms = ground.env.clock.now_ms()
+    publish_at_once(ground, [name, "part/other", name])
+    assert ground.env.clock.now_ms() < begun_ms + 5_000
+    expected = [name.encode(), b"part/other", name.encode()]
+    assert [each.payloads(3) for each in both] == [expected, expected]
+
+
 def test_what_waits_stays_though_clocks_are_a_day_apart(short: int) -> None:
     """One broker's clock is behind, by which a message came, and one ahead, by which it waits."""
     ground = Ground(brokers=3)
-    names = two()
+    names = ["quick", "away"]
     quick, away = sessions(ground, names, "late/#")
     away.disconnect()
     topic = broker(ground).state.topics[SESSION_MESSAGES_TOPIC]
     waits = leader_of(ground, queue_of(ground, names[1]).partitions[0].group)
     led = [leader_of(ground, each.group) for each in topic.partitions]
     name = next(
-        each
-        for each in (f"late/{number}" for number in range(100))
-        if led[partition_for_key(each.replace("/", ".").encode(), len(led))] != waits
+        each for each in map("late/{}".format, range(100)) if led[partition_of(each)] != waits
     )
-    kept_by = led[partition_for_key(name.replace("/", ".").encode(), len(led))]
-    (comes,) = {1, 2, 3} - {waits, kept_by}
+    (comes,) = {1, 2, 3} - {waits, led[partition_of(name)]}
     for number, days in ((waits, 1), (comes, -1)):
         machine = ground.cluster._machines[ground.cluster.names[number - 1]]
         machine.oscillator.jump_wall(days * 86_400_000)

@@ -2,7 +2,8 @@
 
 A session that is kept is a queue. A message for one session stands in its queue alone. One for two
 or more stands in `__session_messages`, and their queues refer to it. The topic is made when such a
-message comes for the first time; until it is there, queues have copies.
+message comes for the first time. Until it is there, and while it cannot take everything, queues
+have copies.
 """
 
 from __future__ import annotations
@@ -60,13 +61,21 @@ class SessionMessages:
     def topic_for(self, sessions: Sequence[QueueState], size_bytes: int) -> TopicState | None:
         """Return the topic that is to have a message for these sessions; None: they get copies.
 
-        Then the topic is made, if it is the only thing that is missing.
+        Then the topic is made, if it is the only thing that is missing. While a partition of it has
+        no leader, all get copies: the order of what a session gets is one over all partitions, and
+        everything would wait for what goes to that one.
         """
         if len(sessions) < 2 or size_bytes > MESSAGE_BYTES_MAX:
             return None
         topic = self.topic
         if topic is None:
             self._make()
+            return None
+        leader = self._cluster.leaders.leader
+        # Plainly: this is done for each message.
+        for each in topic.partitions:
+            if leader(each.group) is None:
+                return None
         return topic
 
     def _make(self) -> None:
