@@ -10,7 +10,7 @@ from kafkaesque.broker.queues.transforming import Content, Place
 from kafkaesque.model.kernel_types import Headers
 from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.routing.exchanges.route import Route
-from kafkaesque.routing.live_message import LiveMessage, live_message
+from kafkaesque.routing.live_message import EXPIRES_AT, LiveMessage, live_message
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.names import NameKey
 
@@ -34,7 +34,7 @@ class Publication(NamedTuple):
 def in_topics(publication: Publication) -> NewMessage:
     """Return a message as topics get it."""
     message, headers = publication.message, publication.topic_headers
-    sent = message if headers is None else message._replace(headers=headers)
+    sent = message if headers is None else message._replace(headers=_with_end(headers, message))
     if sent.key is None and publication.routed.key:
         sent = sent._replace(key=publication.routed.key.encode(errors="surrogateescape"))
     return sent
@@ -45,8 +45,15 @@ def changed(publication: Publication, place: Place) -> NewMessage:
     (_, value, headers), show = place.content, publication.show
     if not place.destination.is_topic:
         return publication.message._replace(value=value, headers=headers)
-    shown = headers if show is None else show(headers)
+    shown = headers if show is None else _with_end(show(headers), publication.message)
     return in_topics(publication)._replace(value=value, headers=shown)
+
+
+def _with_end(headers: Headers, message: NewMessage) -> Headers:
+    """Return headers that say when the message's life ends, which only queues know without them."""
+    if not message.not_after_ms or any(name == EXPIRES_AT for name, _ in headers):
+        return headers
+    return (*headers, (EXPIRES_AT, b"%d" % message.not_after_ms))
 
 
 def more_bytes(contents: Sequence[Content], message: NewMessage) -> int:
@@ -76,4 +83,5 @@ def as_live(publication: Publication, key: NameKey) -> LiveMessage:
     message, headers = publication.message, publication.topic_headers
     headers = message.headers if headers is None else headers
     shown = tuple(each for each in headers if not each[0].startswith(PREFIX))
+    shown = _with_end(shown, message)
     return live_message(key, message.value or b"", shown, qos=1)
