@@ -7,6 +7,7 @@ They are kept as the clients' own JSON, as an option of the topic (`nats.stream`
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -27,6 +28,11 @@ WAITING_MAX: Final = 512
 #: A consumer that nobody has named is deleted when nobody has asked for so long.
 INACTIVE_NS: Final = 5 * 1000 * NS_PER_MS
 SUBJECTS_MAX: Final = 1_000
+#: Whose requests are answered at which subjects, and what of these nobody is answered at.
+_ANSWERED: Final = (
+    ("jetstream", "$JS.>", "$JS.EVENT."),
+    ("system", "$SYS.>", "$SYS.ACCOUNT."),
+)
 #: Streams' and consumers' names: part of a subject, of a topic's and of a queue's name.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -230,6 +236,23 @@ def check_stream(config: StreamConfig) -> None:
             raise ApiError(ApiCode.STREAM_CONFIG, f"{subject!r} is not a subject")
     if overlapping(config.filters):
         raise ApiError(ApiCode.STREAM_CONFIG, "subjects of the stream overlap with each other")
+    if not config.no_ack:
+        _check_answers(config.filters)
+
+
+def _check_answers(subjects: Sequence[str]) -> None:
+    """Refuse subjects at which publishers are answered by others than the stream."""
+    for subject in subjects:
+        if subject == ">":
+            raise ApiError(
+                ApiCode.STREAM_CONFIG, "capturing all subjects requires no-ack to be true"
+            )
+        for whose, answered, silent in _ANSWERED:
+            if overlap(subject, answered) and not subject.startswith(silent):
+                raise ApiError(
+                    ApiCode.STREAM_CONFIG,
+                    f"subjects that overlap with {whose} api require no-ack to be true",
+                )
 
 
 def completed(config: StreamConfig) -> StreamConfig:
