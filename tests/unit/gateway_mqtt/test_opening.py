@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.gateway.mqtt import subscribing
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.packets import Version
 from kafkaesque.protocols.mqtt.properties import Properties
@@ -119,6 +120,24 @@ def test_too_many_subscriptions_are_refused(ground: Ground) -> None:
         reasons = client.subscribe(*(f"many/{first + n}" for n in range(100)))
         assert set(reasons) == {R.GRANTED_QOS_2}
     assert client.subscribe("many/more", "many/1") == (R.QUOTA_EXCEEDED, R.GRANTED_QOS_2)
+
+
+@pytest.mark.parametrize("prefix", ["", "$share/g/"])
+def test_the_bound_of_subscriptions_holds_within_one_packet(
+    monkeypatch: pytest.MonkeyPatch, ground: Ground, prefix: str
+) -> None:
+    monkeypatch.setattr(subscribing, "SUBSCRIPTIONS_MAX", 3)
+    client = ground.session(new_name(), 1)
+    # None of them is kept yet when the last is looked at.
+    reasons = client.subscribe(*(f"{prefix}many/{n}" for n in range(5)), qos=1)
+    assert reasons == (R.GRANTED_QOS_1,) * 3 + (R.QUOTA_EXCEEDED,) * 2
+    client.unsubscribe(f"{prefix}many/0")
+    filters = (f"{prefix}many/{n}" for n in (1, 5, 6))
+    assert client.subscribe(*filters, qos=1) == (
+        R.GRANTED_QOS_1,
+        R.GRANTED_QOS_1,
+        R.QUOTA_EXCEEDED,
+    )
 
 
 @pytest.mark.parametrize("version", list(Version))

@@ -56,7 +56,7 @@ OnReason = Callable[[ReasonCode], None]
 class Subscribing(Receiver):
     """See the module."""
 
-    __slots__ = ("_by_live", "_delivering", "_keeping", "_link", "_shares")
+    __slots__ = ("_by_live", "_coming", "_delivering", "_keeping", "_link", "_shares")
 
     def __init__(
         self, link: MqttLink, delivering: Delivering, shares: Shares, keeping: RetainedKeeping
@@ -66,6 +66,8 @@ class Subscribing(Receiver):
         self._shares: Final = shares
         self._delivering: Final = delivering
         self._by_live: Final[dict[LiveSubscription, Subscribed]] = {}
+        #: New filters that the cluster is asked to keep; they count for the bound.
+        self._coming: Final[set[str]] = set()
 
     # -- from live publishers
 
@@ -196,7 +198,8 @@ class Subscribing(Receiver):
             on_done(reason)
             return
         before = link.subscriptions.get(topic_filter)
-        if before is None and len(link.subscriptions) >= SUBSCRIPTIONS_MAX:
+        count = len(link.subscriptions) + len(self._coming)
+        if before is None and topic_filter not in self._coming and count >= SUBSCRIPTIONS_MAX:
             on_done(_R.QUOTA_EXCEEDED)
             return
         try:
@@ -210,11 +213,24 @@ class Subscribing(Receiver):
         elif is_of_sys(subscribed.pattern):
             self._watch(subscribed, before, on_done)
         elif subscribed.group:
-            self._share(subscribed, on_done)
+            self._share(subscribed, self._count(subscribed, on_done))
         elif link.session is None:
             self._go_live(subscribed, before, on_done)
         else:
-            self._bind(link.session, subscribed, before, on_done)
+            self._bind(link.session, subscribed, before, self._count(subscribed, on_done))
+
+    def _count(self, subscribed: Subscribed, on_done: OnReason) -> OnReason:
+        """Count a subscription as coming until it is there or refused."""
+        topic_filter = subscribed.options.topic_filter
+        if self._link.subscriptions.get(topic_filter) is not None:
+            return on_done
+        self._coming.add(topic_filter)
+
+        def on_counted(reason: ReasonCode) -> None:
+            self._coming.discard(topic_filter)
+            on_done(reason)
+
+        return on_counted
 
     # -- the broker's own numbers
 
