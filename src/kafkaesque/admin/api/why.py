@@ -210,6 +210,8 @@ class WhyPages:
         placed: Sequence[Placed],
         offset: int | None,
         on_read: Callable[[Sequence[Link]], None],
+        *,
+        is_whole: bool = True,
     ) -> None:
         """Make the links of a group's way, with clients that are held back or were refused."""
         needs: list[Need] = [(Operation.READ, ResourceType.GROUP, group)]
@@ -219,8 +221,11 @@ class WhyPages:
 
         def on_clients(clients: WhyClientsAnswer) -> None:
             throttled = frozenset((each.host, each.client_id) for each in clients.throttled)
-            read = reader_links(group, answer, placed, offset, self._now_ms(), throttled)
-            is_missing = answer is not None and not answer.members
+            now_ms = self._now_ms()
+            read = list(
+                reader_links(group, answer, placed, offset, now_ms, throttled, is_whole=is_whole)
+            )
+            is_missing = any(e.name == "members" and e.state != PASSED for e in read)
             refused = list(refused_links(clients.refused)) if is_missing else []
             on_read([*refused, *read])
 
@@ -270,6 +275,9 @@ class WhyPages:
                 for each in member.assignment
                 for number in each.partitions
             }
+            if answer is not None and not answer.members:
+                # Nobody has said which it is to read: all of the topics that it has read in.
+                wheres |= {where for each in wheres for where in inquiry.siblings(each.topic)}
             seen = [each for each in wheres if call.sees(ResourceType.TOPIC, each.topic)]
 
             needs: list[Need] = [(Operation.READ, ResourceType.GROUP, group)]
@@ -283,7 +291,8 @@ class WhyPages:
                     links = [*allowed, *read]
                     call.answer(self._view(about, links, [*sources, *more], inquiry))
 
-                self._read(inquiry, group, answer, placed, None, on_read)
+                is_whole = len(placed) == len(wheres)
+                self._read(inquiry, group, answer, placed, None, on_read, is_whole=is_whole)
 
             inquiry.place(sorted(filter(inquiry.has_readable, seen))[:PARTITIONS_MAX], on_placed)
 

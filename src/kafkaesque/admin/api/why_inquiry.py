@@ -100,6 +100,12 @@ class Inquiry:
         topic = find_readable(self.context.doors.cluster.state, where.topic)
         return topic is not None and 0 <= where.partition < len(topic.partitions)
 
+    def siblings(self, name: str) -> list[TopicPartition]:
+        """Return all partitions of what can be read by a name."""
+        topic = find_readable(self.context.doors.cluster.state, name)
+        count = 0 if topic is None else len(topic.partitions)
+        return [TopicPartition(name, number) for number in range(count)]
+
     def place(self, wheres: Iterable[TopicPartition], on_placed: OnPlaced) -> None:
         """Find out what metadata and leaders say of partitions, all of which exist.
 

@@ -28,10 +28,13 @@ def reader_links(
     offset: int | None,
     now_ms: int,
     throttled: frozenset[tuple[str, str]] = frozenset(),
+    *,
+    is_whole: bool = True,
 ) -> Iterator[Link]:
     """Say why a group has not read on, or with an offset, of one partition, not as far as that.
 
-    `throttled` are addresses and client ids of those whom a quota holds back.
+    `throttled` are addresses and client ids of those whom a quota holds back. `is_whole` says that
+    `placed` are all partitions that the group may have to read.
     """
     if answer is None:
         yield silent_coordinator_link(f"the group {group}")
@@ -43,6 +46,11 @@ def reader_links(
             what=f"there is no group {group}: nobody has consumed by this name",
             command="kafkaesque group list",
         )
+        return
+    is_known = is_whole and bool(placed) and all(each.led for each in placed)
+    if is_known and not _lagging(answer, placed, offset):
+        # Who is in the group, and what it waits for, holds nothing up then.
+        yield _read_link(offset)
         return
     if not answer.members:
         last = max((each.at_ms for each in answer.offsets), default=None)
@@ -91,23 +99,15 @@ def _positions(
         for number in each.partitions
     }
     committed = {(each.topic, each.partition): each for each in answer.offsets}
-    lagging: list[tuple[int, Placed]] = []
-    for each in placed:
-        if each.led is None:
-            continue
-        found = committed.get((each.topic, each.partition))
-        position = each.led.start_offset if found is None else found.offset
-        wanted = each.led.high_watermark if offset is None else offset + 1
-        if position < wanted:
-            lagging.append((wanted - position, each))
-            if position >= each.led.stable_offset:
-                yield stable_link(each, each.led, position)
+    lagging = _lagging(answer, placed, offset)
+    for _, position, each in lagging:
+        if each.led is not None and position >= each.led.stable_offset:
+            yield stable_link(each, each.led, position)
     lagging.sort(key=lambda each: -each[0])
     if not lagging:
-        what = "the group has read it" if offset is not None else "the group has read everything"
-        yield Link(name="lag", state=PASSED, what=what)
+        yield _read_link(offset)
         return
-    lag, worst = lagging[0]
+    lag, _, worst = lagging[0]
     where = (worst.topic, worst.partition)
     owner = owners.get(where)
     found = committed.get(where)
@@ -142,6 +142,26 @@ def _positions(
         since=None if found is None else found.at_ms,
         command=f"kafkaesque group describe {group}",
     )
+
+
+def _lagging(
+    answer: GroupAnswer, placed: Sequence[Placed], offset: int | None
+) -> list[tuple[int, int, Placed]]:
+    """Return partitions that are not read as far as that: how much is left, from where on."""
+    committed = {(each.topic, each.partition): each.offset for each in answer.offsets}
+    found: list[tuple[int, int, Placed]] = []
+    for each in placed:
+        if each.led is not None:
+            position = committed.get((each.topic, each.partition), each.led.start_offset)
+            wanted = each.led.high_watermark if offset is None else offset + 1
+            if position < wanted:
+                found.append((wanted - position, position, each))
+    return found
+
+
+def _read_link(offset: int | None) -> Link:
+    what = "the group has read it" if offset is not None else "the group has read everything"
+    return Link(name="lag", state=PASSED, what=what)
 
 
 def silent_coordinator_link(whose: str) -> Link:
