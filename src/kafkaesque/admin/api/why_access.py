@@ -1,5 +1,6 @@
 """Whether somebody may do what a message waits for: its links."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -45,13 +46,13 @@ def access_links(access: Access, principal: str, needs: Iterable[Need]) -> Itera
             continue
         if decision.allowed:
             continue
-        words = " ".join(resource_words(kind, name))
+        words = [principal, "-o", word_of(operation), *resource_words(kind, name)]
         yield Link(
             name="denied",
             state=BLOCKING,
             what=f"{principal} may not {word_of(operation)} the {word_of(kind)} {name}",
             evidence=[decision.because],
-            command=f"kafkaesque rule create {principal} -o {word_of(operation)} {words}",
+            command=f"kafkaesque rule create {shlex.join(words)}",
         )
         return
     if not depends:
@@ -91,5 +92,5 @@ def _depending_link(
         what=f"whether {principal} may {word_of(operation)} the {word_of(kind)} {name} depends on "
         "where it comes from",
         evidence=evidence,
-        command=f"kafkaesque rule list --principal {principal}",
+        command=f"kafkaesque rule list --principal {shlex.quote(principal)}",
     )

@@ -1,5 +1,6 @@
 """Whom brokers hold back or have refused: what `/why` asks, and the links made of it."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -77,5 +78,5 @@ def refused_links(refused: Sequence[RefusedClient]) -> Iterator[Link]:
         what=f"{first.principal} may not {doing} the {kind} {first.name}, and has tried",
         evidence=[f"{each.principal} at {each.host}: {each.because}" for each in newest],
         since=first.at_ms,
-        command=f"kafkaesque rule create {first.principal} -o {doing} --help",
+        command=f"kafkaesque rule create {shlex.quote(first.principal)} -o {doing} --help",
     )

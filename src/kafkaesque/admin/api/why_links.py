@@ -198,7 +198,7 @@ def writing_links(placed: Placed, led: WhyPartition) -> Iterator[Link]:
             state=BLOCKING,
             what=f"broker {placed.leader} takes no records: its disk has too little space",
             evidence=[led.disk_refusal],
-            command="free space on its volume, or shorten retention: kafkaesque topic config",
+            command="free space on its volume, or shorten retention: kafkaesque config set --help",
         )
     needed = min(led.min_in_sync, len(placed.replicas))
     if len(led.in_sync) < needed:
@@ -245,7 +245,7 @@ def record_links(placed: Placed, offset: int, presence: str, now_ms: int) -> Ite
                 f"cleanup.policy={led.cleanup_policy}",
                 f"retention.ms={led.retention_ms}, retention.bytes={led.retention_bytes}",
             ],
-            command=f"kafkaesque config --topic {placed.topic} set retention.ms=...",
+            command=f"kafkaesque config set retention.ms=... --topic {placed.topic}",
         )
         return
     yield Link(name="retained", state=PASSED, what=f"the log begins at {led.start_offset}")
@@ -315,5 +315,5 @@ def _presence_link(placed: Placed, led: WhyPartition, offset: int, presence: str
         state=state,
         what=f"offset {offset}: {what}",
         evidence=evidence,
-        command=f"kafkaesque consume {placed.topic} --from {offset}" if state == PASSED else None,
+        command=f"kafkaesque consume {placed.topic} --offset {offset}" if state == PASSED else None,
     )

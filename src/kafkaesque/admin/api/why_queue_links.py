@@ -1,12 +1,13 @@
 """What holds up a message of a queue: its links, made of facts that others have gathered."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, UNKNOWN, Link
-from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.requests.queue_requests import PeekedMessage, QueueCounts
 from kafkaesque.model.counted import are, counted, have
 from kafkaesque.model.message_headers import DEATH, GROUP
@@ -50,6 +51,12 @@ class QueueFacts:
     disk_refusal: str | None = None
     #: Who may have been kept from putting it.
     writers: Sequence[Link] = ()
+
+    def command(self, verb: str, rest: str = "") -> str:
+        """Return a command of queues as a shell takes it: clients choose names."""
+        words = f"kafkaesque {verb} {shlex.quote(self.name.name)}{rest}"
+        is_default = self.name.vhost == DEFAULT_VHOST
+        return words if is_default else f"{words} --vhost {shlex.quote(self.name.vhost)}"
 
     @property
     def which_partition(self) -> str:
@@ -115,7 +122,7 @@ def _absent_links(facts: QueueFacts, counts: QueueCounts) -> Iterator[Link]:
                 f"{counted(counts.arrived, 'message')} {have(counts.arrived)} come, "
                 f"the next one is {counts.end}"
             ],
-            command=f"kafkaesque queue describe {name.name}",
+            command=facts.command("queue describe"),
         )
         return
     if burial is not None:
@@ -125,19 +132,27 @@ def _absent_links(facts: QueueFacts, counts: QueueCounts) -> Iterator[Link]:
             what=f"message {offset} was given up, and is in {burial.queue} now",
             evidence=[f"{burial.reason.replace('_', ' ')} after {burial.attempts} attempts"],
             since=burial.at_ms or None,
-            command=f"kafkaesque queue redrive {burial.queue} --to {name.name}",
+            command=replace(facts, name=name._replace(name=burial.queue)).command(
+                "queue redrive", f" --to {shlex.quote(name.name)}"
+            ),
         )
         return
     yield _gone_link(facts, counts)
 
 
 def _gone_link(facts: QueueFacts, counts: QueueCounts) -> Link:
-    """Say why a message is gone: for certain where all that are gone are so for one reason."""
+    """Say why a message is gone: for certain where all that are gone are so for one reason.
+
+    A log has other entries, too: an offset is a message's for certain only if all of them are.
+    """
     name, offset = facts.name, facts.offset
+    is_message = counts.arrived >= counts.end
     reasons = {why: count for why, count in sorted(counts.removed.items()) if count}
     gone = [f"{count} {why.replace('_', ' ')}" for why, count in reasons.items()]
     evidence = [f"of all that came are gone: {', '.join(gone) or 'none'}"]
-    command = f"kafkaesque queue peek {name.name}{facts.which_partition}"
+    if not is_message:
+        evidence.append(f"of {counts.end} offsets {counts.arrived} were messages, this one perhaps")
+    command = facts.command("queue peek", facts.which_partition)
     said = _GONE.get(next(iter(reasons))) if len(reasons) == 1 else None
     if said is None:
         return Link(
@@ -150,7 +165,7 @@ def _gone_link(facts: QueueFacts, counts: QueueCounts) -> Link:
     link, what = said
     return Link(
         name=link,
-        state=BLOCKING,
+        state=BLOCKING if is_message else UNKNOWN,
         what=f"message {offset} is no longer in {name}: {what}",
         evidence=evidence,
         command=command,
@@ -171,7 +186,7 @@ _GONE: Final = {
 
 def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage) -> Iterator[Link]:
     name, ahead = facts.name.name, facts.ahead
-    describe = f"kafkaesque queue describe {name}"
+    describe = facts.command("queue describe")
     if ahead is not None:
         failed = ahead.message.failures
         yield Link(
@@ -180,7 +195,7 @@ def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage)
             what=f"message {ahead.message.offset} of the same group comes first, and is not done",
             evidence=[f"it is {ahead.place}, {_failed(failed)}"],
             since=ahead.message.timestamp_ms,
-            command=f"kafkaesque why queue {name} {ahead.message.offset}{facts.which_partition}",
+            command=facts.command("why queue", f" {ahead.message.offset}{facts.which_partition}"),
         )
         return
     if not facts.is_order_known:
@@ -196,7 +211,7 @@ def _ready_links(facts: QueueFacts, counts: QueueCounts, message: PeekedMessage)
             state=BLOCKING,
             what=f"consumers of {name} have as many messages as max.in.flight lets them",
             evidence=[f"{counts.in_flight} in flight, max.in.flight={counts.in_flight_max}"],
-            command=f"kafkaesque queue alter {name} --config max.in.flight=...",
+            command=facts.command("queue alter", " --config max.in.flight=..."),
         )
         return
     has_credit = counts.unwanted_ms == 0 or not (counts.consumers and counts.in_flight)
@@ -253,7 +268,7 @@ def _place_link(facts: QueueFacts, found: PeekedMessage) -> Link:
         what=what,
         evidence=[_failed(found.message.failures), *until],
         since=found.message.timestamp_ms,
-        command=f"kafkaesque queue {verb or 'describe'} {facts.name.name}",
+        command=facts.command(f"queue {verb or 'describe'}"),
     )
 
 

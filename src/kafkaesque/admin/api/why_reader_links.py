@@ -1,5 +1,6 @@
 """What holds up a group or a transaction: its links, made of facts that others have gathered."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -75,7 +76,7 @@ def reader_links(
                 f"state {answer.state}",
                 *(f"{each.client_id} at {each.host}" for each in answer.members[:NAMES_MAX]),
             ],
-            command=f"kafkaesque group describe {group}",
+            command=f"kafkaesque group describe {shlex.quote(group)}",
         )
     else:
         yield Link(name="rebalance", state=PASSED, what=f"the group is {answer.state}")
@@ -121,7 +122,7 @@ def _positions(
             state=BLOCKING,
             what=f"no member of {group} has {worst.name}",
             evidence=evidence,
-            command=f"kafkaesque group describe {group}",
+            command=f"kafkaesque group describe {shlex.quote(group)}",
         )
         return
     if (owner.host.lstrip("/"), owner.client_id) in throttled:
@@ -140,7 +141,7 @@ def _positions(
         f"and is {counted(lag, 'message')} behind",
         evidence=evidence,
         since=None if found is None else found.at_ms,
-        command=f"kafkaesque group describe {group}",
+        command=f"kafkaesque group describe {shlex.quote(group)}",
     )
 
 
@@ -232,7 +233,7 @@ def transaction_links(found: Transaction, placed: Sequence[Placed], now_ms: int)
                 *names[:NAMES_MAX],
             ],
             since=found.since,
-            command=f"kafkaesque txn abort {found.transactional_id}",
+            command=f"kafkaesque txn abort {shlex.quote(found.transactional_id)}",
         )
     else:
         yield Link(

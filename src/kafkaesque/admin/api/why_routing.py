@@ -1,19 +1,18 @@
 """Why an exchange passes a message on to nobody: its links."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, Link
 from kafkaesque.broker.doors.exchanges import Exchanges
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.routing.exchanges.kinds import Kind
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.router import keys_of
 from kafkaesque.routing.exchanges.topology import Exchange
 from kafkaesque.routing.message import RoutedMessage
-
-_BIND: Final = "kafkaesque binding create {name} --key {key} --queue NAME"
-
 
 #: Tells whether whoever asks may know of what a message goes to.
 Sees = Callable[[Destination], bool]
@@ -39,7 +38,7 @@ def routing_links(
             name="internal" if is_internal else "headers",
             state=BLOCKING,
             what=str(refusal),
-            command=f"kafkaesque exchange describe {shown}",
+            command=_command(vhost, "exchange", "describe", shown),
         )
         return
     found = [
@@ -54,7 +53,7 @@ def routing_links(
             evidence=[f"delayed by {route.delay_ms} ms"] if route.delayed_queues else [],
         )
         return
-    yield _nowhere_link(exchange, shown, message, sees)
+    yield _nowhere_link(exchange, vhost, shown, message, sees)
 
 
 def _named(found: Sequence[Destination], sees: Sees) -> str:
@@ -66,7 +65,15 @@ def _named(found: Sequence[Destination], sees: Sees) -> str:
     return f"{counted(len(seen), 'place')}: {', '.join(seen[:NAMES_MAX])}{others}"
 
 
-def _nowhere_link(exchange: Exchange, shown: str, message: RoutedMessage, sees: Sees) -> Link:
+def _command(vhost: str, *words: str) -> str:
+    """Return a command as a shell takes it: clients choose names."""
+    more = () if vhost == DEFAULT_VHOST else ("--vhost", vhost)
+    return shlex.join(["kafkaesque", *words, *more])
+
+
+def _nowhere_link(
+    exchange: Exchange, vhost: str, shown: str, message: RoutedMessage, sees: Sees
+) -> Link:
     rows = sorted(set(exchange.matcher.rows(keys_of(message), message)))
     filtered = [row for row in rows if row in exchange.filters]
     count = len(exchange.bindings)
@@ -83,12 +90,14 @@ def _nowhere_link(exchange: Exchange, shown: str, message: RoutedMessage, sees: 
             state=BLOCKING,
             what="bindings match its key, and their filters do not want it",
             evidence=[*evidence, f"filters of bindings to {places}"],
-            command=f"kafkaesque exchange describe {shown}",
+            command=_command(vhost, "exchange", "describe", shown),
         )
+    # There a key is a weight: how much of the messages a queue gets.
+    key = "1" if exchange.kind is Kind.CONSISTENT_HASH else message.key or "KEY"
     return Link(
         name="unroutable",
         state=BLOCKING,
         what=f"no binding of {shown} wants it: nobody has it",
         evidence=evidence,
-        command=_BIND.format(name=shown, key=message.key or "KEY"),
+        command=_command(vhost, "binding", "create", shown, "--key", key, "--queue", "NAME"),
     )
