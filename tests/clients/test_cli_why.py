@@ -53,7 +53,7 @@ def test_a_transaction_that_hangs_is_named_with_the_command_that_helps(tmp_path:
         assert "cause: group" in unknown.stdout
         missing = why("record", "nothing", "0", "0")
         assert missing.returncode != 0
-        assert "is not known" in missing.stderr
+        assert "nothing-0 does not exist" in missing.stderr
 
 
 def test_causes_of_queues_and_exchanges_are_named_at_a_real_broker(tmp_path: Path) -> None:

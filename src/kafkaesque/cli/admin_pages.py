@@ -48,6 +48,16 @@ def read_page(brokers: Sequence[BrokerAddress], path: str, kind: type[T]) -> T |
     return None
 
 
+def read_existing(brokers: Sequence[BrokerAddress], path: str, kind: type[T]) -> T:
+    """Return the page of the first broker that has it.
+
+    Raises:
+        CommandFailed: no broker has an admin port, or none has the page; the message says why not.
+    """
+    found = read_page(brokers, path, kind)
+    return change(brokers, "GET", path, kind) if found is None else found
+
+
 def _admin_address(number: int, host: str, port: int) -> str:
     resource = DescribeConfigsResource(_BROKER, str(number), ["admin.listener"])
     with Exchange(host, port, TIMEOUT_S) as exchange:

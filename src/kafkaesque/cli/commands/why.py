@@ -66,7 +66,7 @@ def record(
     more = "" if group is None else f"&group={_quote(group)}"
     more += f"&principal={_quote(principal)}" if principal else ""
     path = f"/topics/{_quote(topic)}/partitions/{partition}?offset={offset}{more}"
-    _show(bootstrap, path, f"partition {partition} of the topic {topic}", json=json)
+    _show(bootstrap, path, json=json)
 
 
 @app.command()
@@ -83,7 +83,7 @@ def group(
       kafkaesque why group billing
     """
     more = f"?principal={_quote(principal)}" if principal else ""
-    _show(bootstrap, f"/groups/{_quote(name)}{more}", f"the group {name}", json=json)
+    _show(bootstrap, f"/groups/{_quote(name)}{more}", json=json)
 
 
 @app.command()
@@ -98,7 +98,7 @@ def producer(
     Example:
       kafkaesque why producer billing-1
     """
-    _show(bootstrap, f"/producers/{_quote(name)}", f"the producer {name}", json=json)
+    _show(bootstrap, f"/producers/{_quote(name)}", json=json)
 
 
 @app.command()
@@ -122,7 +122,7 @@ def queue(
     """
     path = f"/queues/{_quote(name)}?message={message}&vhost={_quote(vhost)}"
     path += f"&partition={partition}" if partition else ""
-    _show(bootstrap, path, f"the queue {name}", json=json)
+    _show(bootstrap, path, json=json)
 
 
 @app.command()
@@ -153,20 +153,14 @@ def exchange(
 
     headers = msgspec.json.encode(parse_arguments(header)).decode() if header else ""
     query = f"key={_quote(key)}&vhost={_quote(vhost)}&headers={_quote(headers)}"
-    _show(bootstrap, f"/exchanges/{_quote(name)}?{query}", f"the exchange {name}", json=json)
+    _show(bootstrap, f"/exchanges/{_quote(name)}?{query}", json=json)
 
 
-def _show(bootstrap: str, path: str, what: str, *, json: bool) -> None:
-    from kafkaesque.cli.admin_pages import read_page
+def _show(bootstrap: str, path: str, *, json: bool) -> None:
+    from kafkaesque.cli.admin_pages import read_existing
     from kafkaesque.cli.alive_brokers import alive_addresses
-    from kafkaesque.cli.failure import CommandFailed
 
-    found = read_page(alive_addresses(bootstrap), _API + path, _Chain)
-    if found is None:
-        raise CommandFailed(
-            f"{what} is not known, or no broker has an admin port that answers",
-            hint="admin.port in a broker's file, or kafkaesque up --protocols kafka,admin",
-        )
+    found = read_existing(alive_addresses(bootstrap), _API + path, _Chain)
     screen = Screen(json=json)
     if json:
         screen.show_json(msgspec.to_builtins(found))
