@@ -208,6 +208,13 @@ def test_all_mistakes_are_told_at_once(rules: Path) -> None:
     ]
 
 
+def test_a_needed_field_whose_line_has_a_mistake_is_not_told_to_have_no_line(rules: Path) -> None:
+    path = rules / "producers/app.toml"
+    path.write_text(path.read_text().replace('from = "at", unit = "ms"', 'from = "at"'))
+    (sentence,) = told(rules)
+    assert sentence.startswith("producers/app.toml: field placed_at: a bigint (from at) cannot be")
+
+
 def test_hash_needs_a_salt(rules: Path) -> None:
     (sentence,) = told(rules, salt="")
     assert sentence == (

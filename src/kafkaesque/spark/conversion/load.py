@@ -160,7 +160,8 @@ class _Loader:
         made = [rule.target for rule in rules]
         needed = canonical.required if is_producer else _needed_by(form)
         for path in needed:
-            if path not in made:
+            # A line with a mistake makes it, once that is put right.
+            if path not in made and not place.at(path).has_mistake:
                 place.at(path).wrong("it is needed, and no line under [fields] makes it")
         return Rule(
             name=name,

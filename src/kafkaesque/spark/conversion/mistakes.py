@@ -45,10 +45,18 @@ class Place:
         """Return the place of a field within this one."""
         return Place(self.mistakes, self.file, f"{self.field}.{name}" if self.field else name)
 
+    @property
+    def _words(self) -> str:
+        return f"{self.file}: field {self.field}: " if self.field else f"{self.file}: "
+
+    @property
+    def has_mistake(self) -> bool:
+        """Whether a mistake is noted here."""
+        return any(each.startswith(self._words) for each in self.mistakes.found)
+
     def wrong(self, sentence: str) -> None:
         """Note a mistake."""
-        where = f"{self.file}: field {self.field}" if self.field else self.file
-        self.mistakes.found.append(f"{where}: {sentence}")
+        self.mistakes.found.append(f"{self._words}{sentence}")
 
     def only(self, table: Mapping[str, Any], names: Iterable[str], what: str) -> None:
         """Note each name in a table that there is not."""
