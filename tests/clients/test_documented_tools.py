@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.cli.broker_ports import unused_ports
-from tests.documentation.blocks import ROOT
+from tests.clients.up_ports import free_stretches, port_words
+from tests.documentation.local_cluster import BROKERS
 from tests.documentation.reader import Reader
 from tests.documentation.shell import Shell
 from tests.documentation.table import blocks_run_by, pages_run_by, this_file
@@ -15,19 +16,35 @@ from tests.documentation.tools_steps import PORTS_OFF, PORTS_SET, PREPARED, TOOL
 
 THIS = this_file(__file__)
 
-pytestmark = pytest.mark.extended
+#: Simulated clusters take seconds each, and minutes beside much else.
+BLOCK_TIMEOUT_S = 600
+
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(1800)]
+
+
+def up_ports() -> dict[str, str]:
+    """Return the options of `up` for ports that are free: all of them, and those of some words."""
+    ports = free_stretches(BROKERS, ("kafka", "peer", "admin"))
+    words = port_words(ports)
+    some = [f"--{name}-port {ports[name]}" for name in ("peer", "admin")]
+    return {
+        "UP_PORTS": " ".join(words),
+        "UP_OTHER_PORTS": " ".join(words[words.index("--port") + 2 :]),
+        "UP_FEW_PORTS": " ".join((f"--port {ports['kafka']}", *some)),
+        "UP_SERVER": f"127.0.0.1:{ports['kafka']}",
+    }
 
 
 @pytest.mark.parametrize("page", pages_run_by(THIS))
 def test_a_page_prints_what_it_says(page: str, tmp_path: Path) -> None:
-    numbers = (8081, 9094, 9325)
+    numbers = (8081, 9094, 9325, 19092)
     here = unused_ports(len(numbers) + len(PORTS_SET))
     environment = {
-        "CHECKOUT": str(ROOT),
+        **up_ports(),
         **{name: str(here.pop()) for name in PORTS_SET},
         **dict.fromkeys(PORTS_OFF, "0"),
     }
-    with Shell(tmp_path, environment) as shell:
+    with Shell(tmp_path, environment, BLOCK_TIMEOUT_S) as shell:
         shell.run(PREPARED)
         reader = Reader(
             shell,

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.securing import measure
+from bench.securing import in_words, measure
+from tests.documentation.output import missing
+from tests.documentation.table import blocks_run_by, this_file
 
 
 @pytest.mark.extended
@@ -21,3 +23,7 @@ def test_going_over_to_log_ins_and_tls_costs_clients_nothing(tmp_path: Path) -> 
     assert report.without_login_at_first > 0
     assert report.without_login_at_last == 0
     assert report.lets_strangers_in is False
+    (shown,) = blocks_run_by(this_file(__file__), "docs/security.md")
+    # The page's are of more messages a second.
+    counts = ((r"(?m)^(sent|acknowledged)(.*: )\d+$", r"\1\2N"),)
+    assert missing(shown.content, in_words(report), counts) == []

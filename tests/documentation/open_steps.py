@@ -185,7 +185,7 @@ _NUMBERS = ((r"(?m) \d+(\.\d+)?$", " N"),)
 #: Where the data are.
 _PLACE = ((r"(?<=the data is in )\S+", "PLACE"), (r"(?m)^still waiting for .*\n", ""))
 #: What doctor finds on every machine for tests.
-_DOCTOR = (
+DOCTOR = (
     (r"(?m)^warning: .*\[(temporary-directory|disk-fills)\]\n( +\w+:.*\n)*", ""),
     (r"\d+ partitions: (nothing is wrong|\d+ findings?)", "N partitions: no more"),
 )
@@ -198,7 +198,7 @@ OPEN_STEPS: dict[str, dict[str, Step]] = {
         "$ .venv/bin/kafkaesque up": Step(
             instead={".venv/bin/kafkaesque up --brokers 3 --data ./data": _UP_LOG}, variable=_PLACE
         ),
-        "$ .venv/bin/kafkaesque topic": Step(variable=_DOCTOR, code=ANY_CODE),
+        "$ .venv/bin/kafkaesque topic": Step(variable=DOCTOR, code=ANY_CODE),
     },
     "docs/admin-api.md": {
         "$ curl -s http": Step(

@@ -41,3 +41,13 @@ def fits(shown: str, printed: str, variable: Iterable[tuple[str, str]] = ()) -> 
             parts.append(".*".join(re.escape(each) for each in re.split(r"\.\.\.|…", line)) + r"\n")
     found = "".join(f"{each}\n" for each in plain(printed, variable))
     return re.fullmatch("".join(parts), found) is not None
+
+
+def missing(shown: str, printed: str, variable: Iterable[tuple[str, str]] = ()) -> list[str]:
+    """Return the lines that are shown and not printed, or not in this order.
+
+    Others may be printed between them.
+    """
+    variable = tuple(variable)
+    left = iter(plain(printed, variable))
+    return [each for each in plain(shown, variable) if each != "..." and each not in left]

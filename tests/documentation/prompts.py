@@ -1,6 +1,6 @@
 """Runs a command on a terminal, and types an answer at each prompt.
 
-`python prompts.py ANSWER... -- COMMAND`. A prompt is what ends with a colon
+`python tests/documentation/prompts.py ANSWER... -- COMMAND`. A prompt is what ends with a colon
 and a blank. Answers that are left over are an error.
 """
 

@@ -26,6 +26,10 @@ class Step:
     after: str = ""
     #: The block is the content of this file.
     file: str = ""
+    #: The block lists what is in this directory: a path begins each line.
+    listed: str = ""
+    #: The command that prints the block, where no block before it does.
+    printed_by: str = ""
     #: Commands that check the file, or what has become of the block.
     check: str = ""
     #: Of a block without prompts, only the lines that begin so are typed.
@@ -97,7 +101,11 @@ class Reader:
         if step.file:
             path = self._directory / step.file
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(self._here(block.content, step))
+            path.write_text(self._here(step.around.replace("BLOCK", block.content), step))
+        elif step.listed:
+            self._look_for(block, self._directory / step.listed)
+        elif step.printed_by:
+            self._session(block, step, step.printed_by, block.content)
         elif block.is_session:
             for command, shown in _commands(block.content):
                 if not f"{command}\n".startswith(step.left_out or ("\n",)):
@@ -109,7 +117,8 @@ class Reader:
             (self._directory / "program.py").write_text(self._here(program, step))
             # Libraries say on standard error what is no output of the program.
             self._printed = self._type(
-                block, "python program.py 2> errors.log || (cat errors.log; false)"
+                block,
+                f"python {self._directory}/program.py 2> errors.log || (cat errors.log; false)",
             )
         elif block.language == "js":
             program = step.around.replace("BLOCK", block.content)
@@ -119,6 +128,18 @@ class Reader:
             self._compare(block, step, block.content, self._printed)
         else:
             raise AssertionError(f"{block}: nothing says what to do with it")
+
+    def _look_for(self, block: Block, directory: Path) -> None:
+        """Look for what a block lists; what is further in than a line is in its directory."""
+        places = [(-1, directory)]
+        for line in block.content.splitlines():
+            path, indentation = line.split()[0], len(line) - len(line.lstrip())
+            while places[-1][0] >= indentation:
+                places.pop()
+            place = places[-1][1] / path
+            if not place.exists() or place.is_dir() != path.endswith("/"):
+                self._wrong.append(f"{block}\nthere is no {place}")
+            places.append((indentation, place))
 
     def _type_lines(self, block: Block, step: Step) -> str:
         """Type a block without prompts; lines that are refused alone, and after the others."""

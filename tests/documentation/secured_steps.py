@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.documentation.reader import Step
 
 PAGE = "docs/security.md"
@@ -17,8 +15,7 @@ _SECOND_FACTOR = (
     _TYPED,
     (r"(?<=the session is in )\S+", "PLACE"),
 )
-#: The shell is elsewhere, where no module of the tests is found by its name.
-_TYPES = f"python {Path(__file__).with_name('prompts.py')}"
+_TYPES = 'python "$CHECKOUT/tests/documentation/prompts.py"'
 _CODES = """
 code() {
     python - "$1" <<'END'
@@ -159,6 +156,31 @@ cp certs/broker-1.pem certs/broker-1.key certs/ca.pem .
     "[broker]\nsasl.oauthbearer": Step(file="part-5.toml", after=_PUBLIC_KEYS),
     "(umask 077; head -c 32 /dev/urandom | base64 > cluster.secret)": Step(
         instead={"kafkaesque broker --config broker.toml": _START},
+    ),
+    "curl -sf https://id.example.org": Step(
+        before="""
+provider=provider/realms/orders/protocol/openid-connect
+mkdir -p $provider
+cp jwks.json $provider/certs
+echo '{}' > jwks.json
+""",
+        instead={"https://id.example.org": "file://$PWD/provider"},
+        check="cmp $provider/certs jwks.json",
+    ),
+    "kafkaesque://CLUSTER_ID/broker/ID": Step(
+        printed_by="openssl x509 -in broker-1.pem -noout -ext subjectAltName"
+        " | grep -o 'kafkaesque://[^,]*'",
+        replaced={"CLUSTER_ID/broker/ID": "orders/broker/1"},
+    ),
+    "level=error broker=1": Step(
+        before="""
+cp broker-1.key good.key
+openssl ecparam -name prime256v1 -genkey -noout -out broker-1.key
+until grep -q 'TLS of the listener clients: the key' broker.log; do :; done
+""",
+        printed_by="grep 'TLS of the listener clients: the key' broker.log"
+        " | grep -o 'level=error.*' | head -n 1",
+        after="cp good.key broker-1.key",
     ),
     "$ kafkaesque broker --config broker.toml --check": Step(
         before="""

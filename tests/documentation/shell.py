@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from tests.documentation.blocks import ROOT
 from tests.forked.commands import Commands
 from tests.waiting import DEADLINE_S
 
@@ -21,7 +22,7 @@ _PYTHON_PROGRAM = '#!/bin/sh\nexec {python} "$@"\n'
 
 
 class Shell:
-    """bash, with `kafkaesque` and `python` as after an installation."""
+    """bash, with `kafkaesque` and `python` as after an installation; CHECKOUT is where we are."""
 
     def __init__(
         self, directory: Path, environment: Mapping[str, str], timeout_s: float = DEADLINE_S
@@ -38,7 +39,12 @@ class Shell:
         self._process = subprocess.Popen(
             ["bash", "--norc", "--noprofile"],
             cwd=directory,
-            env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", **environment},
+            env={
+                **os.environ,
+                "PATH": f"{programs}:{os.environ['PATH']}",
+                "CHECKOUT": str(ROOT),
+                **environment,
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

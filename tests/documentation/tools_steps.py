@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.documentation.open_steps import DOCTOR
 from tests.documentation.reader import Step
 
 #: A check tries whether the ports are free.
@@ -34,11 +35,63 @@ def _checked(*more: str) -> Step:
     )
 
 
+#: Until it is ready; what it says then is behind what the pages show.
+_UP = """
+up() {
+    python -m kafkaesque.cli.app up "$@" > up.log 2>&1 & up=$!
+    until grep -q "Ctrl-C stops" up.log; do kill -0 $up || { cat up.log; return 1; }; done
+}
+"""
+_UP_AND_CTRL_C = (
+    'python "$CHECKOUT/tests/documentation/ctrl_c.py" Ctrl-C stops --'
+    " python -m kafkaesque.cli.app up"
+)
+_STOPPED_DATA = f"""
+{_UP}
+up --data kafkaesque-data $UP_PORTS
+export KAFKAESQUE_BOOTSTRAP_SERVER=$UP_SERVER
+kafkaesque topic create orders --partitions 1
+kafkaesque publish orders order-1:socks order-2:shoes --key-separator :
+kill $up; wait $up
+"""
 #: What depends on the code, which changes.
-_NUMBERS = ((r"history \w+", "history ID"), (r"\d+(\.\d+)?", "N"))
+_NUMBERS = ((r"\d[\d,]* bytes", "N bytes"), (r"history \w+", "history ID"), (r"\d+(\.\d+)?", "N"))
+
+#: Broker 3 of three is killed, and what the others say of it is awaited.
+_BROKER_DOWN = f"""
+{_UP}
+up --data three $UP_PORTS
+export KAFKAESQUE_BOOTSTRAP_SERVER=$UP_SERVER
+kafkaesque topic create greetings --partitions 3
+kill -9 $(pgrep -f "$PWD/three/broker-3.toml")
+until kafkaesque doctor > doctor.log; grep -q under-replicated doctor.log; do :; done
+"""
+_DOWN = (
+    *DOCTOR,
+    (r"(10\.0\.0\.\d|127\.0\.0\.1):\d+", "ADDRESS"),
+    (r"\S+(?=broker-3\.toml)", ""),
+)
+_LED = (
+    (r"broker=\d", "broker=N"),
+    (r"partition=\S+-\d+", "partition=N"),
+    (r"term=\d+", "term=N"),
+    (r'(?<=message=").*-\d+: this broker leads in term \d+', "this broker leads"),
+)
+#: Of what takes minutes or hours on the pages; the most come first.
+_FEWER = {
+    "--seeds 10000": "--seeds 1",
+    "--seeds 100": "--seeds 2",
+    "--seeds 60": "--seeds 2",
+    "--seeds 20": "--seeds 2",
+    "--times 1000": "--times 4",
+    "--times 50": "--times 4",
+}
 
 #: By page, and by how the block begins.
 TOOLS_STEPS: dict[str, dict[str, Step]] = {
+    "docs/adr/0026-one-model-of-access.md": {
+        ".venv/bin/python -m bench.decisions": Step(before="cd $CHECKOUT"),
+    },
     "docs/chaos.md": {
         "scripts/chaos": Step(
             only="scripts/chaos --plan", instead={"scripts/": "$CHECKOUT/scripts/"}
@@ -46,6 +99,17 @@ TOOLS_STEPS: dict[str, dict[str, Step]] = {
         "     2.0 s": Step(),
     },
     "docs/cli.md": {
+        "kafkaesque up --brokers 1": Step(
+            instead={"kafkaesque up": f"{_UP_AND_CTRL_C} $UP_OTHER_PORTS"},
+            check="grep num.partitions.*6 data/broker-1.toml",
+            after="rm -r data",
+        ),
+        "kafkaesque up --protocols": Step(
+            instead={"kafkaesque up": f"{_UP_AND_CTRL_C} $UP_FEW_PORTS"},
+            check="grep 'mqtt.*= 0' kafkaesque-data/broker-1.toml",
+            after="rm -r kafkaesque-data",
+        ),
+        "$ kafkaesque log verify": Step(before=_STOPPED_DATA, variable=_NUMBERS),
         "$ kafkaesque broker --config broker-1.toml --check": Step(
             before="printf '[broker]\\nid = 1\\n' > broker-1.toml",
             left_out=("kafkaesque broker --config broker-1.toml\n",),
@@ -71,7 +135,21 @@ export KAFKAESQUE_CERTS=shown
             check="kafkaesque broker --config broker-4.toml --check",
         ),
     },
-    "docs/operations.md": {'[broker]\n"tracing': _checked("echo id = 1")},
+    "docs/operations.md": {
+        "$ kafkaesque doctor": Step(
+            before=_BROKER_DOWN,
+            instead={"10.0.0.1:9092,10.0.0.2:9092": "$UP_SERVER"},
+            variable=_DOWN,
+            code=1,
+        ),
+        "time=": Step(
+            printed_by="cat three/broker-*.log"
+            " | grep 'event=election.won partition=greetings' | head -n 1",
+            variable=_LED,
+            after="kill $up; wait $up",
+        ),
+        '[broker]\n"tracing': _checked("echo id = 1"),
+    },
     "docs/options.md": {
         "kafkaesque broker --config FILE --check": Step(
             before="printf '[broker]\\nid = 1\\n' > FILE",
@@ -81,7 +159,26 @@ export KAFKAESQUE_CERTS=shown
         "[broker]": _checked(),
     },
     "docs/schema-registry.md": {"[[listener]]": _checked(_IDENTITY)},
+    "docs/security-tests.md": {
+        ".venv/bin/python -m pytest": Step(before="cd $CHECKOUT"),
+    },
     "docs/simulator.md": {
+        ".venv/bin/kafkaesque sim run --seeds 100 ": Step(
+            only=".venv/bin/kafkaesque", instead=_FEWER, check="wc -l seeds.jsonl | grep 1"
+        ),
+        ".venv/bin/python -m tests.sim.lock_seeds": Step(
+            only=".venv/bin/python -m tests.sim.lock_seeds --first",
+            before="cd $CHECKOUT",
+            instead={"--seeds 50": "--seeds 4"},
+            after="cd -",
+        ),
+        "200 of 200 seeds": Step(variable=_NUMBERS),
+        ".venv/bin/kafkaesque sim power-cuts": Step(instead=_FEWER),
+        "50 power cuts": Step(variable=_NUMBERS),
+        ".venv/bin/kafkaesque sim run --seeds 60 --activity text": Step(instead=_FEWER),
+        ".venv/bin/kafkaesque sim run --seeds 20 --activity queues": Step(instead=_FEWER),
+        ".venv/bin/kafkaesque sim queue-kills": Step(instead=_FEWER),
+        ".venv/bin/kafkaesque sim run --seeds 20 --activity exchanges": Step(instead=_FEWER),
         "seed 7: ": Step(variable=_NUMBERS),
         "2 of 2 seeds": Step(variable=_NUMBERS),
     },

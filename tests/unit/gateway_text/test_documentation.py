@@ -15,7 +15,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 def test_the_documented_session_is_what_one_sees(cluster: TextCluster, person: Person) -> None:
     assert "flights" not in cluster.live.broker.state.topics
-    assert len(blocks_run_by(this_file(__file__), "docs/text-protocol.md")) == 3
+    assert len(blocks_run_by(this_file(__file__), "docs/text-protocol.md")) == 4
     text = PAGE.read_text(encoding="utf-8")
     (session,) = re.findall(r"```session\n(.*?)```", text, re.DOTALL)
     expected: list[str] = session.splitlines()
@@ -38,6 +38,13 @@ def test_the_documented_line_for_scripts_ends_by_itself(
     person.type(typed.replace("\\n", "\n"))
     assert [person.line() for _ in shown.splitlines()] == shown.splitlines()
     assert person.is_gone()
+    # And where it does.
+    typed, shown = re.findall(r"\$ printf '(.*)' \| nc -N [\d. ]+\n((?:OK.*\n)+)```", text)[0]
+    other = cluster.person()
+    other.type(typed.replace("\\n", "\n"))
+    other.hang_up()
+    assert [other.line() for _ in shown.splitlines()] == shown.splitlines()
+    assert other.is_gone()
 
 
 def test_the_documented_lines_for_queues_are_what_one_sees(

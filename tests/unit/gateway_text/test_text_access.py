@@ -26,6 +26,7 @@ from kafkaesque.protocols.kafka.messages.create_queue_request import CreateQueue
 from kafkaesque.protocols.kafka.messages.put_messages_request import PutMessagesRequest
 from kafkaesque.protocols.kafka.messages.take_messages_request import TakeMessagesRequest
 from kafkaesque.protocols.text.commands import Command
+from tests.documentation.table import blocks_run_by, this_file
 from tests.unit.gateway_kafka.secured import (
     PASSWORD,
     SECRET,
@@ -86,6 +87,16 @@ def test_nothing_but_help_comes_before_the_log_in(required: TextCluster, line: s
     assert person.error(line).startswith("log in first. Example: AUTH ")
     assert person.say(f"AUTH root {PASSWORD}") == ["OK logged in as root"]
     assert person.say(line)[-1].startswith("OK")
+
+
+def test_the_documented_log_in_is_what_one_sees(required: TextCluster) -> None:
+    (block,) = blocks_run_by(this_file(__file__), "docs/text-protocol.md")
+    person = required.person()
+    seen: list[str] = []
+    for line in block.content.splitlines():
+        if line.startswith("> "):
+            seen += [line, *person.say(line.removeprefix("> "))]
+    assert seen == block.content.splitlines()
 
 
 def _subscription(required: TextCluster) -> str:

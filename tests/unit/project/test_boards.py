@@ -10,6 +10,8 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from kafkaesque.admin.metric_table import SECTIONS, Kind
+from tests.documentation.local_cluster import BROKERS, PORTS
+from tests.documentation.table import blocks_run_by, this_file
 
 MONITORING = Path(__file__).parents[3] / "docs" / "monitoring"
 METRICS = {each.name: each for section in SECTIONS for each in section.metrics}
@@ -69,6 +71,16 @@ def test_alerts_speak_of_labels_that_are_there() -> None:
         for name in NAME.findall(expression):
             labels = labels | ({*METRICS[metric_of(name)].labels} if not is_sum else set())
         assert set(re.findall(r"\$labels\.(\w+)", rule)) <= labels, rule
+
+
+def test_prometheus_is_told_of_the_rules_and_of_the_admin_ports_of_up() -> None:
+    (block,) = blocks_run_by(this_file(__file__), "docs/metrics.md")
+    (job,) = re.findall(r"job_name: (\w+)", block.content)
+    assert f'job=\\"{job}\\"' in (MONITORING / "alerts.yml").read_text()
+    (targets,) = re.findall(r"targets: \[(.*)\]", block.content)
+    assert targets.split(", ") == [f"127.0.0.1:{PORTS['admin'] + each}" for each in range(BROKERS)]
+    (rules,) = re.findall(r"rule_files: \[(.*)\]", block.content)
+    assert (MONITORING / rules).is_file()
 
 
 def lost(before: Any, after: Any, where: str = "") -> list[str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.documentation.table import blocks_run_by, this_file
+
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "kafkaesque"
 PAGES = [
@@ -79,7 +81,8 @@ def test_the_rooms_and_what_is_to_be_read_in_them_exist() -> None:
 
 
 def test_the_way_of_a_message_leads_through_files_that_exist() -> None:
-    drawn = DRAWN.findall((ROOT / "docs" / "architecture.md").read_text())
+    (block,) = blocks_run_by(this_file(__file__), "docs/architecture.md")
+    drawn = DRAWN.findall(block.content)
     assert len(drawn) > 8
     paths = [SOURCE / name for name in drawn]
     missing = [path for path in paths if not (path.exists() or path.with_suffix(".py").exists())]

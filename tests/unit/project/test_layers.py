@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import grimp
 import pytest
+
+from tests.documentation.table import blocks_run_by, this_file
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "kafkaesque"
@@ -98,6 +103,30 @@ def test_a_room_that_stands_in_no_layer_is_refused(empty_rooms: Path) -> None:
     code, words = lint(empty_rooms)
     assert code == 1, words
     assert "attic" in words
+
+
+def layers(contract: str) -> list[set[str]]:
+    """Return the rooms of each line of one of our contracts, from above; those that there are."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = table["tool"]["importlinter"]["contracts"]
+    (found,) = (each for each in contracts if each["id"] == contract)
+    (container,) = found["containers"]
+    place = ROOT / "src" / container.replace(".", "/")
+    names = {path.stem for path in place.iterdir()}
+    return [names & set(re.findall(r"\w+", line)) for line in found["layers"]]
+
+
+def drawn(text: str, names: set[str]) -> list[set[str]]:
+    """Return the names at the beginning of each line that has some."""
+    found = (set(takewhile(names.__contains__, line.split())) for line in text.splitlines())
+    return [each for each in found if each]
+
+
+def test_the_documentation_draws_the_layers() -> None:
+    blocks = blocks_run_by(this_file(__file__), "docs/architecture.md")
+    for block, contract in zip(blocks, ("layers", "broker-layers"), strict=True):
+        lines = layers(contract)
+        assert drawn(block.content, set().union(*lines)) == lines, block
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:

@@ -17,6 +17,16 @@ from kafkaesque.routing.names import (
     NameFilter,
     levels_of_key,
 )
+from tests.documentation.table import blocks_run_by, this_file
+
+
+def test_the_documented_names_are_those_of_each_grammar() -> None:
+    grammars = {"MQTT": MQTT, "AMQP": AMQP, "NATS": NATS}
+    (block,) = blocks_run_by(this_file(__file__), "docs/adr/0028-names-and-routing.md")
+    for line in block.content.splitlines():
+        found = [each.split() for each in line.split("->")]
+        assert len(found) > 2, line
+        assert len({grammars[word].read_name(text) for word, text in found}) == 1, line
 
 
 @pytest.mark.parametrize(
