@@ -22,16 +22,19 @@ from enum import Enum
 from typing import Final
 
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.protocols.stomp.alike import Alike
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import (
     AckMode,
     Acknowledged,
+    AcknowledgedRun,
     ConnectionFailed,
     ConnectReceived,
     Disconnected,
     Event,
     HeartbeatDue,
     Sent,
+    SentRun,
     Subscribed,
     TransactionBegun,
     TransactionEnded,
@@ -42,6 +45,8 @@ from kafkaesque.protocols.stomp.versions import Version, choose_version
 
 #: A client may be late by as much as it may be silent: clocks and networks are not exact.
 _PATIENCE: Final = 2
+#: What may differ in SENDs that are one run.
+_SENDS_DIFFER: Final = ("receipt", "content-length")
 _CONNECTS: Final = ("CONNECT", "STOMP")
 _BEAT_DIGITS_MAX: Final = 9
 
@@ -130,6 +135,16 @@ class Connection:
     def receive(self, data: bytes | bytearray | memoryview, now_ms: int) -> list[Event]:
         """Return what has come with these bytes and those before, in its order."""
         events: list[Event] = []
+        for event in self.receive_runs(data, now_ms):
+            if isinstance(event, SentRun | AcknowledgedRun):
+                events += event.singles()
+            else:
+                events.append(event)
+        return events
+
+    def receive_runs(self, data: bytes | bytearray | memoryview, now_ms: int) -> list[Event]:
+        """Return the same; SENDs, and ACKs, that come together and say the same are one event."""
+        events: list[Event] = []
         if self.state is ConnectionState.ENDED:
             return events
         if data:
@@ -143,12 +158,34 @@ class Connection:
                 if frame is None:
                     break
                 receipt_id = frame.get("receipt")
-                events.append(self._take(frame))
+                events.append(self._with_those_alike(self._take(frame)))
         except StompError as error:
             error.receipt_id = receipt_id or self._frames.receipt_id
             self.state = ConnectionState.ENDED
             events.append(ConnectionFailed(error=error))
         return events
+
+    def _with_those_alike(self, event: Event) -> Event:
+        """Return a frame's event, or that of a run that begins with it."""
+        match event:
+            case Sent(transaction=None):
+                found = self._frames.take_alike(_SENDS_DIFFER, has_bodies=True)
+                if found is None:
+                    return event
+                receipts = _receipts_of(event, found)
+                return SentRun(first=event, bodies=[event.body, *found.bodies], receipts=receipts)
+            case Acknowledged(transaction=None, is_positive=True):
+                name = "id" if self.version is Version.V1_2 else "message-id"
+                found = self._frames.take_alike((name, *_SENDS_DIFFER), has_bodies=False)
+                if found is None:
+                    return event
+                return AcknowledgedRun(
+                    subscription_id=event.subscription_id,
+                    is_requeued=event.is_requeued,
+                    ack_ids=[event.ack_id, *found.values[name]],
+                    receipts=_receipts_of(event, found),
+                )
+        return event
 
     def _take(self, frame: Frame) -> Event:
         if self.state is ConnectionState.AWAITS_CONNECT:
@@ -387,6 +424,12 @@ _FRAMES: Final[dict[str, Callable[[Connection, Frame], Event]]] = {
     "CONNECT": Connection._take_second_connect,
     "STOMP": Connection._take_second_connect,
 }
+
+
+def _receipts_of(first: Event, others: Alike) -> list[str | None]:
+    """Return what is to be named when each frame of a run is done."""
+    found = others.values.get("receipt")
+    return [first.receipt, *([None] * len(others.bodies) if found is None else found)]
 
 
 def _need(frame: Frame, name: str) -> str:

@@ -54,6 +54,31 @@ class Sent(Event, frozen=True, kw_only=True):
     transaction: str | None = None
 
 
+class SentRun(Event, frozen=True, kw_only=True):
+    """SENDs that have come together, and differ in their bodies and receipts alone.
+
+    None of them is part of a transaction.
+    """
+
+    first: Sent
+    #: Of each, the first one's among them.
+    bodies: list[bytes]
+    receipts: list[str | None]
+
+    def singles(self) -> list[Sent]:
+        """Return the same, one by one."""
+        first = self.first
+        others = zip(self.bodies[1:], self.receipts[1:], strict=True)
+        return [first, *(_sent_like(first, body, receipt) for body, receipt in others)]
+
+
+def _sent_like(first: Sent, body: bytes, receipt: str | None) -> Sent:
+    # Of headers with one name the first counts, and it is the one that may differ.
+    said = {"receipt": receipt or "", "content-length": str(len(body))}
+    headers = tuple([(name, said.pop(name, value)) for name, value in first.headers])
+    return Sent(destination=first.destination, headers=headers, body=body, receipt=receipt)
+
+
 class Subscribed(Event, frozen=True, kw_only=True):
     """SUBSCRIBE; in 1.0 a destination may stand for an id."""
 
@@ -84,6 +109,33 @@ class Acknowledged(Event, frozen=True, kw_only=True):
     #: Whether what was refused may come again: `requeue:false` says no (RabbitMQ's word).
     is_requeued: bool = True
     transaction: str | None = None
+
+
+class AcknowledgedRun(Event, frozen=True, kw_only=True):
+    """ACKs that have come together, and differ in their ids and receipts alone.
+
+    None of them is part of a transaction.
+    """
+
+    #: Of all of them.
+    subscription_id: str | None
+    #: As ACKs say it, who are not asked.
+    is_requeued: bool
+    ack_ids: list[str]
+    receipts: list[str | None]
+
+    def singles(self) -> list[Acknowledged]:
+        """Return the same, one by one."""
+        return [
+            Acknowledged(
+                ack_id=ack_id,
+                subscription_id=self.subscription_id,
+                is_positive=True,
+                is_requeued=self.is_requeued,
+                receipt=receipt,
+            )
+            for ack_id, receipt in zip(self.ack_ids, self.receipts, strict=True)
+        ]
 
 
 class TransactionBegun(Event, frozen=True, kw_only=True):

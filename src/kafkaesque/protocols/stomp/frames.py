@@ -7,22 +7,25 @@ otherwise; its bound is checked before any of it is kept, or as it grows.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.protocols.stomp.alike import Alike, cut_alike
 from kafkaesque.protocols.stomp.errors import StompError
+from kafkaesque.protocols.stomp.heads import ODD, PLAIN_HEAD_BYTES_MAX
 from kafkaesque.protocols.stomp.versions import Version, escape, unescape
 
 _LF, _CR, _NUL = 0x0A, 0x0D, 0x00
 #: Their headers are written as they are in every version, so that 1.0 can read them.
 _UNESCAPED: Final = frozenset(("CONNECT", "STOMP", "CONNECTED"))
 _LENGTH_DIGITS_MAX: Final = 12
-#: What is read at once; most heads have two hundred.
-_PLAIN_HEAD_BYTES_MAX: Final = 4096
-#: What has to be looked at: escapes, CR, NUL, and what is not ASCII.
-_ODD: Final = re.compile(rb"[^\x01-\x0c\x0e-\x5b\x5d-\x7f]")
+
+#: After so many frames in a row that are unlike those before them, a client is taken to say
+#: something else in each. It is looked again so many frames later.
+MISSES_MAX: Final = 4
+UNLOOKED: Final = 16
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -65,8 +68,11 @@ class FrameReader:
         "_head_bytes",
         "_headers",
         "_length",
+        "_misses",
         "_part",
+        "_plain_head",
         "_searched",
+        "_unlooked",
         "body_bytes_max",
         "command_bytes_max",
         "head_bytes_max",
@@ -94,6 +100,10 @@ class FrameReader:
         self._head_bytes = 0
         #: The body's, if the frame says it.
         self._length: int | None = None
+        #: Of the last frame, with the empty line, if it was read at once; else empty.
+        self._plain_head = b""
+        #: How often in a row a next frame was not alike, and frames for which it is not looked.
+        self._misses = self._unlooked = 0
 
     @property
     def kept_bytes(self) -> int:
@@ -137,14 +147,15 @@ class FrameReader:
 
         Whatever else it may be is left to those who read it line by line, and tell what is wrong.
         """
+        self._plain_head = b""
         buffer, at = self._buffer, self._at
         while buffer.startswith(b"\n", at):
             at += 1
-        end = buffer.find(b"\n\n", at, at + min(self.head_bytes_max, _PLAIN_HEAD_BYTES_MAX))
+        end = buffer.find(b"\n\n", at, at + min(self.head_bytes_max, PLAIN_HEAD_BYTES_MAX))
         if end < 0:
             return
         head = bytes(buffer[at:end])
-        if _ODD.search(head) is not None:
+        if ODD.search(head) is not None:
             return
         command, *lines = head.decode("ascii").split("\n")
         if len(command) > self.command_bytes_max or len(lines) > self.headers_max:
@@ -159,7 +170,37 @@ class FrameReader:
         self._command, self._headers, self._length = command, headers, None
         self._at = end + 2
         self._part = _Part.BODY
+        self._plain_head = head + b"\n\n"
         self._take_length()
+
+    def take_alike(self, varying: Sequence[str], *, has_bodies: bool) -> Alike | None:
+        """Take in the whole frames that follow the last one and say the same, as far as they came.
+
+        The first header of each name of `varying` may differ, and so may the body, if frames of
+        this kind have any. None: the next frame is another one, or not whole. In 1.0, whose blanks
+        mean nothing, it is always None.
+        """
+        head, at = self._plain_head, self._at
+        if self._unlooked:
+            self._unlooked -= 1
+            return None
+        if not head or len(self._buffer) == at or self.version is Version.V1_0:
+            return None
+        found = cut_alike(
+            self._buffer,
+            at,
+            head,
+            varying,
+            head_bytes_max=self.head_bytes_max,
+            body_bytes_max=self.body_bytes_max if has_bodies else 0,
+        )
+        if found is not None:
+            self._at = found.end
+            self._misses = 0
+        else:
+            self._misses += 1
+            self._unlooked = 0 if self._misses < MISSES_MAX else UNLOOKED
+        return found
 
     # -- lines
 
