@@ -26,10 +26,12 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     publish_run = Publisher.publish_run
 
-    def counted(self: Publisher, run: Any, on_sent: Any) -> bool:
-        is_sent = publish_run(self, run, on_sent)
+    def counted(
+        self: Publisher, exchange: str, outgoing: Any, bodies: Sequence[bytes], on_sent: Any
+    ) -> bool:
+        is_sent = publish_run(self, exchange, outgoing, bodies, on_sent)
         if is_sent:
-            counts.append(len(run.bodies))
+            counts.append(len(bodies))
         return is_sent
 
     monkeypatch.setattr(Publisher, "publish_run", counted)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
-from kafkaesque.protocols.amqp.events import Published, PublishedRun
+from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.protocols.amqp.methods import BasicPublish
 from kafkaesque.protocols.amqp.properties import (
     NO_PROPERTIES,
@@ -87,32 +87,33 @@ class Outgoing(NamedTuple):
 
     def message(self, event: Published) -> NewMessage:
         """Return the message as its queues are to keep it."""
-        stored = write_stored(event.exchange, event.routing_key, self.raw)
+        (message,) = self.messages(event.exchange, (event.body,))
+        return message
+
+    def messages(self, exchange: str, bodies: Sequence[bytes]) -> list[NewMessage]:
+        """Return messages that say the same of themselves, as their queues are to keep them."""
+        headers = ((STORED_AMQP, write_stored(exchange, self.keys[0], self.raw)),)
         if self.properties is None:
-            return NewMessage(event.body, None, ((STORED_AMQP, stored),))
-        priority = self.properties.priority or 0
-        return NewMessage(
-            event.body,
-            None,
-            ((STORED_AMQP, stored),),
-            # A queue takes a higher one for its highest.
-            priority=min(priority, PRIORITIES_MAX - 1),
-            not_before_ms=self.not_before_ms,
-            not_after_ms=self.not_after_ms,
-        )
+            return [NewMessage(body, None, headers) for body in bodies]
+        # A queue takes a higher priority for its highest.
+        priority = min(self.properties.priority or 0, PRIORITIES_MAX - 1)
+        return [
+            NewMessage(
+                body,
+                None,
+                headers,
+                priority=priority,
+                not_before_ms=self.not_before_ms,
+                not_after_ms=self.not_after_ms,
+            )
+            for body in bodies
+        ]
 
 
 def is_plain(properties: bytes) -> bool:
     """Tell whether properties say nothing that brokers look at."""
     (flags,) = U16.unpack_from(properties, 0)
     return not flags & _LOOKED_AT
-
-
-def plain_messages(run: PublishedRun) -> list[NewMessage]:
-    """Return messages whose properties are plain as their queues are to keep them."""
-    stored = write_stored(run.exchange, run.routing_key, run.properties)
-    headers = ((STORED_AMQP, stored),)
-    return [NewMessage(body, None, headers) for body in run.bodies]
 
 
 def read_outgoing(event: Published, user: str, now_ms: int) -> Outgoing:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kafkaesque.chassis.amqp.outgoing import is_plain, read_outgoing
+from kafkaesque.chassis.amqp.outgoing import Outgoing, is_plain, read_outgoing
 from kafkaesque.gateway.amqp.authorization import check_publish
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.amqp.replies import Replies
@@ -92,7 +92,10 @@ class Publishing:
         if not is_plain(run.properties):
             return False
         check_publish(self.channel, run.exchange, (run.routing_key,))
-        return self._publisher.publish_run(run, lambda: self._number_all(len(run.bodies)))
+        outgoing = Outgoing(run.properties, (run.routing_key,))
+        return self._publisher.publish_run(
+            run.exchange, outgoing, run.bodies, lambda: self._number_all(len(run.bodies))
+        )
 
     def _number_all(self, count: int) -> OnRunOutcome:
         if not self.is_confirming:

@@ -6,17 +6,17 @@ of all that there is; once for all that has come until then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from kafkaesque.broker.doors.publication import Publication
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
-from kafkaesque.chassis.amqp.outgoing import Outgoing, plain_messages
+from kafkaesque.chassis.amqp.outgoing import Outgoing
 from kafkaesque.chassis.meanings import shown_headers
 from kafkaesque.gateway.queueing.desk import CURRENT_MS_MAX
 from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.protocols.amqp.events import Published, PublishedRun
+from kafkaesque.protocols.amqp.events import Published
 from kafkaesque.routing.exchanges.errors import NoSuchExchange
 from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.message import RoutedMessage
@@ -86,19 +86,28 @@ class Publisher:
         else:
             on_outcome(None)
 
-    def publish_run(self, run: PublishedRun, on_sent: Callable[[], OnRunOutcome]) -> bool:
-        """Send messages with plain properties on their way; `on_sent` says who hears of them.
+    def publish_run(
+        self,
+        exchange: str,
+        outgoing: Outgoing,
+        bodies: Sequence[bytes],
+        on_sent: Callable[[], OnRunOutcome],
+    ) -> bool:
+        """Send messages that say the same on their way; `on_sent` says who hears of them.
 
         False: nothing is done, and they are to be published one by one: their exchange is not
-        known, they go elsewhere than to queues, or there is no room for all of them.
+        known, they have several keys, they go elsewhere than to queues, or there is no room for
+        all of them.
         """
         link = self._link
         exchanges = link.desk.doors.exchanges
-        route = exchanges.plain_route(link.vhost, run.exchange, run.routing_key)
+        if len(outgoing.keys) != 1:
+            return False
+        route = exchanges.plain_route(link.vhost, exchange, outgoing.keys[0])
         if route is None:
             return False
-        messages = plain_messages(run)
-        count, size = len(messages), sum(map(len, run.bodies))
+        messages = outgoing.messages(exchange, bodies)
+        count, size = len(messages), sum(map(len, bodies))
 
         def on_kept(refused: dict[int, RequestRefused]) -> None:
             self._under_way -= count
