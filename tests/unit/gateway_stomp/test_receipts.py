@@ -7,7 +7,7 @@ from kafkaesque.gateway.stomp.receipts import Receipts
 
 def test_a_receipt_waits_for_all_before_it() -> None:
     sent: list[str] = []
-    receipts = Receipts(sent.append)
+    receipts = Receipts(sent.extend)
     first, silent, third = receipts.add("1"), receipts.add(None), receipts.add("3")
     third.done()
     silent.done()
@@ -20,7 +20,7 @@ def test_a_receipt_waits_for_all_before_it() -> None:
 
 def test_the_end_waits_for_all_before_it() -> None:
     sent: list[str] = []
-    receipts = Receipts(sent.append)
+    receipts = Receipts(sent.extend)
     first = receipts.add("1")
     receipts.when_done(lambda: sent.append("end"))
     assert sent == []

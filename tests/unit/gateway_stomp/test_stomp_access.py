@@ -29,6 +29,7 @@ class Listener(stomp.ConnectionListener):  # type: ignore[misc]
         self.is_connected = False
         self.messages: list[str] = []
         self.error = ""
+        self.error_receipt: str | None = None
         self.receipts: list[str] = []
         self.news = Event()
 
@@ -41,6 +42,7 @@ class Listener(stomp.ConnectionListener):  # type: ignore[misc]
         self.news.set()
 
     def on_error(self, frame: Any) -> None:
+        self.error_receipt = frame.headers.get("receipt-id")
         self.error = frame.headers["message"]
         self.news.set()
 
@@ -281,3 +283,29 @@ def test_what_waits_for_its_commit_is_not_sent_once_its_rule_is_gone(secured: Se
     is_forgotten.set()
     secured.live.wait(end.done, "the client is told")
     assert "write access to queue 'kept-back'" in str(end.result())
+
+
+def test_what_comes_together_is_not_sent_once_its_rule_is_gone(secured: Secured) -> None:
+    queue, has_sent, is_forgotten = "together", Event(), Event()
+    for operation in (Operation.WRITE, Operation.CREATE):
+        allow(secured.live, "other", operation, ResourceType.QUEUE, queue)
+
+    def keep(client: Client) -> object:
+        send(f"/queue/{queue}")(client)
+        has_sent.set()
+        assert is_forgotten.wait(DEADLINE_S)
+        head = f"SEND\ndestination:/queue/{queue}\nreceipt:".encode()
+        raw = b"".join(b"%b%d\n\na\0" % (head, number) for number in (7, 8, 9))
+        client.connection.transport.socket.sendall(raw)
+        client.listener.wait(lambda: False)
+        return client.listener.error, client.listener.error_receipt, client.listener.receipts
+
+    end = secured.begin(keep, "other", PASSWORD, AccessMode.REQUIRED)
+    secured.live.wait(lambda: has_sent.is_set() or end.done(), "the first message is sent")
+    forget_rules(secured.live, "other")
+    is_forgotten.set()
+    secured.live.wait(end.done, "the client is told")
+    told = str(end.result())
+    assert "write access to queue 'together'" in told
+    # That is the first one's; the receipt is that of the message before them.
+    assert told.endswith("'7', ['r'])")

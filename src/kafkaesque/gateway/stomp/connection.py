@@ -9,7 +9,7 @@ its queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,7 +21,7 @@ from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.queueing.desk import Desk
 from kafkaesque.gateway.queueing.event_line import EventLine
-from kafkaesque.gateway.queueing.publisher import Publisher
+from kafkaesque.gateway.queueing.publisher import OnRunOutcome, Publisher
 from kafkaesque.gateway.stomp.opening import Opening
 from kafkaesque.gateway.stomp.ports import StompLink
 from kafkaesque.gateway.stomp.queues import Queues
@@ -35,18 +35,20 @@ from kafkaesque.protocols.stomp.connection import ConnectionState
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import (
     Acknowledged,
+    AcknowledgedRun,
     ConnectionFailed,
     ConnectReceived,
     Disconnected,
     Event,
     HeartbeatDue,
     Sent,
+    SentRun,
     Subscribed,
     TransactionBegun,
     TransactionEnded,
     Unsubscribed,
 )
-from kafkaesque.protocols.stomp.writing import HEARTBEAT, write_receipt
+from kafkaesque.protocols.stomp.writing import HEARTBEAT, write_receipts
 
 #: What was asked for before a mistake, or before the end, has so long to be answered.
 END_MS_MAX: Final = 5_000
@@ -75,7 +77,7 @@ class StompConnection(StompLink):
         self._line: Final = EventLine[Event](
             self, self._carry_out, self._on_mistake, self._on_turn, StompError
         )
-        self._receipts: Final = Receipts(self._send_receipt)
+        self._receipts: Final = Receipts(self._send_receipts)
         publisher = Publisher(self, self._line)
         queues = Queues(self)
         self._subscribing: Final = Subscribing(self, publisher, queues)
@@ -111,7 +113,7 @@ class StompConnection(StompLink):
         """Take what has come, and what has waited until the client was let in."""
         self.is_receiving = True
         try:
-            for event in self.codec.receive(data, self.shared.clock.now_ms()):
+            for event in self.codec.receive_runs(data, self.shared.clock.now_ms()):
                 self._take(event)
         finally:
             self.is_receiving = False
@@ -125,9 +127,46 @@ class StompConnection(StompLink):
                 self._opening.take(event)
             case HeartbeatDue():
                 self.write(HEARTBEAT)
+            case SentRun():
+                self.shared.meter.requests += len(event.bodies)
+                self._take_run(event)
+            case AcknowledgedRun():
+                self.shared.meter.requests += len(event.ack_ids)
+                # In the line each of them counts.
+                for each in (event,) if self._line.is_free else event.singles():
+                    self._line.push(each)
             case _:
                 self.shared.meter.requests += 1
                 self._line.push(event, len(event.body) if isinstance(event, Sent) else 0)
+
+    def _take_run(self, run: SentRun) -> None:
+        """Send messages on behind what came before: together, where nothing is against it."""
+        is_free = self._line.is_free and not self.is_over and self.connection is not None
+        try:
+            is_done = is_free and self._sending.publish_run(run, lambda: self._begin_run(run))
+        except self._line.mistakes:
+            # The first of them says it in its turn.
+            is_done = False
+        if not is_done:
+            for event in run.singles():
+                self._line.push(event, len(event.body))
+
+    def _begin_run(self, run: SentRun) -> OnRunOutcome:
+        entry = self._receipts.add(*run.receipts)
+
+        def on_outcome(refused: dict[int, RequestRefused]) -> None:
+            if refused:
+                number = min(refused)
+                self._fail_in(entry, number, str(refused[number]))
+            else:
+                entry.done()
+
+        return on_outcome
+
+    def _fail_in(self, entry: Entry, number: int, what: str) -> None:
+        """A frame is not carried out: those before it are, and the client is told of it."""
+        self._receipts.give_up(entry, number)
+        self.fail(StompError(what, receipt_id=entry.receipts[number]))
 
     def _let_in(self) -> None:
         """Answer CONNECT, and take what has come behind it."""
@@ -178,7 +217,8 @@ class StompConnection(StompLink):
             is_wanted = isinstance(event, Sent | TransactionBegun | TransactionEnded)
             if self.is_over or not is_wanted:
                 return
-        self._current = entry = self._receipts.add(event.receipt)
+        receipts = event.receipts if isinstance(event, AcknowledgedRun) else (event.receipt,)
+        self._current = entry = self._receipts.add(*receipts)
         match event:
             case Sent():
                 self._send(event, entry)
@@ -190,6 +230,9 @@ class StompConnection(StompLink):
                 self._subscribing.unsubscribe(event, entry.done)
             case Acknowledged():
                 self._acknowledge(event, entry)
+            case AcknowledgedRun():
+                self._subscribing.settle_run(event)
+                self._settled.append(entry)
             case TransactionBegun():
                 self._transactions.begin(event.transaction)
                 entry.done()
@@ -209,7 +252,7 @@ class StompConnection(StompLink):
             if refusal is None:
                 entry.done()
             else:
-                self.fail(StompError(str(refusal), receipt_id=entry.receipt))
+                self._fail_in(entry, 0, str(refusal))
 
         def then(ready: Ready) -> None:
             if event.transaction is None:
@@ -241,15 +284,16 @@ class StompConnection(StompLink):
 
     def _on_settled(self, entries: list[Entry], is_done: bool) -> None:
         for each in entries:
-            if not is_done and each.receipt is not None:
+            number = None if is_done else each.first_wanted
+            if number is not None:
                 what = "an acknowledgement was not taken: its message may come again"
-                self.fail(StompError(what, receipt_id=each.receipt))
+                self._fail_in(each, number, what)
                 return
             each.done()
 
-    def _send_receipt(self, receipt: str) -> None:
+    def _send_receipts(self, receipts: Sequence[str]) -> None:
         if self.connection is not None and not self.is_over:
-            self.write(write_receipt(receipt, self.codec.version))
+            self.write(write_receipts(receipts, self.codec.version))
 
     def is_busy(self) -> bool:
         """See `ClientConnection`."""
@@ -263,7 +307,10 @@ class StompConnection(StompLink):
     # -- ending
 
     def _on_mistake(self, mistake: Exception) -> None:
-        receipt = None if self._current is None else self._current.receipt
+        receipt = None if self._current is None else self._current.receipts[0]
+        if isinstance(mistake, StompError) and mistake.receipt_id is not None:
+            # One frame of several.
+            receipt = mistake.receipt_id
         text = str(mistake)
         if isinstance(mistake, AmqpError):
             text = text.partition(" - ")[2]

@@ -81,6 +81,12 @@ class Queues:
         link.begin()
         link.desk.find(name, lambda queue: link.go_on_with(lambda: on_found(queue)))
 
+    def exists(self, destination: Destination) -> bool:
+        """Tell whether a destination's queue is there, as far as this broker has heard."""
+        link = self._link
+        found = link.desk.look(QueueName(link.vhost, destination.name))
+        return found is not None and not is_orphan(link.desk.doors.cluster.state, found)
+
     def _check_owner(self, queue: QueueState) -> None:
         said = declaration_of(queue)
         if said is not None and said.owner not in ("", self._link.owner):

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 
 class Entry:
-    """One frame that is being carried out."""
+    """Frames that are being carried out: one, or several that came together and say the same."""
 
-    __slots__ = ("_receipts", "is_done", "receipt", "then")
+    __slots__ = ("_on_done", "is_done", "receipts", "then")
 
-    def __init__(self, receipts: Receipts, receipt: str | None) -> None:
-        self._receipts = receipts
-        self.receipt: Final = receipt
+    def __init__(self, receipts: Sequence[str | None], on_done: Callable[[], None]) -> None:
+        self._on_done: Final = on_done
+        #: What each frame wants to be told with; None: nothing.
+        self.receipts: Final = receipts
         self.then: Callable[[], None] | None = None
         self.is_done = False
+
+    @property
+    def first_wanted(self) -> int | None:
+        """The number of the first frame that wants a receipt; None: none does."""
+        return next((at for at, each in enumerate(self.receipts) if each is not None), None)
 
     def done(self) -> None:
         """It is carried out: what was sent is committed, what was acknowledged is settled."""
         self.is_done = True
-        self._receipts.flush()
+        self._on_done()
 
 
 class Receipts:
@@ -29,8 +35,8 @@ class Receipts:
 
     __slots__ = ("_entries", "_send")
 
-    def __init__(self, send: Callable[[str], None]) -> None:
-        """`send` sends a RECEIPT with an id."""
+    def __init__(self, send: Callable[[Sequence[str]], None]) -> None:
+        """`send` sends RECEIPTs with these ids."""
         self._send: Final = send
         self._entries: Final[deque[Entry]] = deque()
 
@@ -39,9 +45,9 @@ class Receipts:
         """Whether a frame is being carried out."""
         return bool(self._entries)
 
-    def add(self, receipt: str | None) -> Entry:
-        """Begin with a frame."""
-        entry = Entry(self, receipt)
+    def add(self, *receipts: str | None) -> Entry:
+        """Begin with a frame, or with several that are done together."""
+        entry = Entry(receipts, self.flush)
         self._entries.append(entry)
         return entry
 
@@ -51,12 +57,25 @@ class Receipts:
         entry.then = then
         entry.done()
 
+    def give_up(self, entry: Entry, number: int) -> None:
+        """A frame of an entry is not carried out: only those before it may have their receipts."""
+        if self._entries and self._entries[0] is entry:
+            self._send_all(entry.receipts[:number])
+
     def flush(self) -> None:
         """Send what is due."""
         entries = self._entries
+        due: list[str | None] = []
         while entries and entries[0].is_done:
             entry = entries.popleft()
-            if entry.receipt is not None:
-                self._send(entry.receipt)
+            due += entry.receipts
             if entry.then is not None:
+                self._send_all(due)
+                due = []
                 entry.then()
+        self._send_all(due)
+
+    def _send_all(self, receipts: Sequence[str | None]) -> None:
+        wanted = [each for each in receipts if each is not None]
+        if wanted:
+            self._send(wanted)

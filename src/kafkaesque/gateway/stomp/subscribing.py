@@ -19,10 +19,16 @@ from kafkaesque.gateway.queueing.settlements import FAIL, REJECT, SETTLE, Delive
 from kafkaesque.gateway.stomp.destinations import Destination, Kind, read_destination
 from kafkaesque.gateway.stomp.ports import StompLink, to_exchange, to_queue
 from kafkaesque.gateway.stomp.queues import Queues, durable_name
-from kafkaesque.gateway.stomp.subscription import Subscription
+from kafkaesque.gateway.stomp.subscription import ACK_SEPARATOR, Subscription
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.stomp.errors import StompError
-from kafkaesque.protocols.stomp.events import AckMode, Acknowledged, Subscribed, Unsubscribed
+from kafkaesque.protocols.stomp.events import (
+    AckMode,
+    Acknowledged,
+    AcknowledgedRun,
+    Subscribed,
+    Unsubscribed,
+)
 from kafkaesque.protocols.stomp.frames import Headers
 from kafkaesque.routing.exchanges.kinds import FILTER
 from kafkaesque.routing.exchanges.records import Destination as BoundTo
@@ -323,7 +329,7 @@ class Subscribing:
         Raises:
             StompError: it has none of this id.
         """
-        self._find(event)
+        self._find(event.ack_id, event.subscription_id)
 
     def settle(self, event: Acknowledged) -> None:
         """Say of messages what becomes of them, with the next `flush` of `settlements`.
@@ -331,26 +337,51 @@ class Subscribing:
         Raises:
             StompError: the client has no message of this id.
         """
-        subscription, message_id = self._find(event)
+        subscription, message_id = self._find(event.ack_id, event.subscription_id)
         kind = SETTLE
         if not event.is_positive:
             kind = FAIL if event.is_requeued else REJECT
         for delivery in subscription.take(message_id):
             self.settlements.settle(delivery, kind)
+        self._maybe_forget(subscription)
+
+    def settle_run(self, run: AcknowledgedRun) -> None:
+        """Say of messages that they are done with, with the next `flush` of `settlements`.
+
+        Raises:
+            StompError: the client has no message of an id; those before it are done with.
+        """
+        done: list[Delivery] = []
+        seen: dict[int, Subscription] = {}
+        try:
+            for number, ack_id in enumerate(run.ack_ids):
+                try:
+                    subscription, message_id = self._find(ack_id, run.subscription_id)
+                except StompError as mistake:
+                    mistake.receipt_id = run.receipts[number]
+                    raise
+                seen[subscription.number] = subscription
+                done += subscription.take(message_id)
+        finally:
+            self.settlements.settle_all(done)
+            for subscription in seen.values():
+                self._maybe_forget(subscription)
+
+    def _maybe_forget(self, subscription: Subscription) -> None:
         if subscription.is_over and not subscription.held:
             self._all.pop(subscription.number, None)
 
-    def _find(self, event: Acknowledged) -> tuple[Subscription, str]:
-        number, colon, message_id = event.ack_id.partition(":")
-        if colon and number.isascii() and number.isdigit():
+    def _find(self, ack_id: str, wanted: str | None) -> tuple[Subscription, str]:
+        """Return a message that the client has, and its subscription: `wanted`, if it is said."""
+        number, dot, message_id = ack_id.partition(ACK_SEPARATOR)
+        if dot and number.isascii() and number.isdigit():
             found = self._all.get(int(number))
             if found is not None and message_id in found.held:
                 return found, message_id
-        wanted = event.subscription_id
         for each in self._all.values():
-            if event.ack_id in each.held and wanted in (None, each.id):
-                return each, event.ack_id
-        raise StompError(f"no message waits for the acknowledgement '{event.ack_id[:100]}'")
+            if ack_id in each.held and wanted in (None, each.id):
+                return each, ack_id
+        raise StompError(f"no message waits for the acknowledgement '{ack_id[:100]}'")
 
     # -- turns, and the end
 

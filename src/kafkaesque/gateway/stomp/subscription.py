@@ -13,10 +13,14 @@ from kafkaesque.gateway.queueing.needs import Need
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery, Settlements
 from kafkaesque.gateway.stomp.messages import head_of
 from kafkaesque.gateway.stomp.ports import StompLink
+from kafkaesque.model.ids import TopicId
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import AckMode
 from kafkaesque.protocols.stomp.versions import Version
 from kafkaesque.protocols.stomp.writing import escaped
+
+#: Between a subscription's number and a message's id; it is not escaped, and no id holds it.
+ACK_SEPARATOR: Final = "."
 
 
 class Owner(Protocol):
@@ -36,6 +40,7 @@ class Subscription(Consumer):
     __slots__ = (
         "_ack_prefix",
         "_exchange",
+        "_id_prefix",
         "_owner",
         "_stomp",
         "_subscription_id",
@@ -80,7 +85,9 @@ class Subscription(Consumer):
         self.need: Final = need
         self._subscription_id: Final = escaped(subscription_id, link.codec.version)
         self._exchange: Final = exchange
-        self._ack_prefix: Final = f"{number}:"
+        self._ack_prefix: Final = f"{number}{ACK_SEPARATOR}".encode()
+        #: Of all its messages' ids: they are those of one log.
+        self._id_prefix: Final = message_id_of(queue.topic_id, "")
         #: What the client has said nothing about, by message id, in the order of delivery.
         self.held: Final[dict[str, Delivery]] = {}
 
@@ -108,17 +115,17 @@ class Subscription(Consumer):
     def write(self, message: q.QueueMessage, delivery: Delivery, now_ms: int) -> bytes:
         """See `Consumer`."""
         version = self._stomp.codec.version
-        message_id = message_id_of(delivery)
+        message_id = f"{self._id_prefix}{delivery.offset}"
         head = head_of(message, self.queue, now_ms, self._exchange, version)
+        # Neither id has anything that would be escaped.
+        raw_id = message_id.encode()
         ack_id = b""
         if self.is_settled_when_sent:
             self._settlements.settle(delivery)
         else:
             self.held[message_id] = delivery
             if version is Version.V1_2:
-                ack_id = escaped(self._ack_prefix + message_id, version)
-        # A message id has nothing that would be escaped.
-        raw_id = message_id.encode()
+                ack_id = self._ack_prefix + raw_id
         return head.write(self._subscription_id, ack_id, raw_id, message.value or b"")
 
     def take(self, message_id: str) -> list[Delivery]:
@@ -133,6 +140,6 @@ class Subscription(Consumer):
         self._owner.on_queue_deleted(self)
 
 
-def message_id_of(delivery: Delivery) -> str:
+def message_id_of(log_id: TopicId, offset: int | str) -> str:
     """Return a message's id: the same at each delivery, and no other message's."""
-    return f"{urlsafe_b64encode(delivery.log_id).decode().rstrip('=')}-{delivery.offset}"
+    return f"{urlsafe_b64encode(log_id).decode().rstrip('=')}-{offset}"

@@ -74,12 +74,17 @@ def unescape(text: str, version: Version) -> str:
     return _ESCAPE.sub(read, text)
 
 
+def is_plain(text: str) -> bool:
+    """Tell whether a part of a header is written as it is, in every version."""
+    return _CARE.search(text) is None
+
+
 def escape(text: str, version: Version) -> str:
     """Return how a part of a header is written.
 
     What the version cannot hold becomes a blank: line ends in 1.0, CR in 1.1, and NUL in all.
     """
-    if _CARE.search(text) is None:
+    if is_plain(text):
         return text
     if version is Version.V1_0:
         return text.translate(_BLANKS)

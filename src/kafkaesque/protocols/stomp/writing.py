@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kafkaesque.protocols.stomp.frames import Headers, write_headers
-from kafkaesque.protocols.stomp.versions import Version, escape
+from kafkaesque.protocols.stomp.versions import Version, escape, is_plain
 
 HEARTBEAT: Final = b"\n"
 
@@ -13,6 +14,14 @@ HEARTBEAT: Final = b"\n"
 def write_receipt(receipt_id: str, version: Version) -> bytes:
     """Return a RECEIPT."""
     return b"RECEIPT\nreceipt-id:%b\n\n\0" % escaped(receipt_id, version)
+
+
+def write_receipts(receipt_ids: Sequence[str], version: Version) -> bytes:
+    """Return RECEIPTs, one after the other."""
+    if is_plain("".join(receipt_ids)):
+        text = "".join([f"RECEIPT\nreceipt-id:{each}\n\n\0" for each in receipt_ids])
+        return text.encode(errors="replace")
+    return b"".join([write_receipt(each, version) for each in receipt_ids])
 
 
 class MessageHead:
