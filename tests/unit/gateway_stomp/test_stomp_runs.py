@@ -423,3 +423,31 @@ def test_a_transaction_has_the_acknowledgements(ground: Ground, client: StompCli
     client.call("ABORT", {"transaction": "t"})
     client.close()
     assert bodies_of(ground.stomp(), destination, 2) == [b"first", b"1"]
+
+
+def test_they_may_be_of_different_attempts(ground: Ground, client: StompClient) -> None:
+    destination = known(client)
+    send_all(client, destination, [b"1", b"2"])
+    first, second, third = taken(client, destination, 3)
+    client.ack(second, "NACK")
+    again = client.message()
+    assert (again.body, again.get("redelivered")) == (b"1", "true")
+    client.write(acks([first, again, third]))
+    for number in "123":
+        client.receipt(number)
+    client.close()
+    assert ground.amqp().count(name_of(destination)) == (0, 0)
+
+
+# -- MESSAGE
+
+
+def test_what_one_message_says_is_not_said_of_the_next_one(client: StompClient) -> None:
+    destination = known(client)
+    (first,) = taken(client, destination, 1)
+    client.ack(first, "NACK")
+    assert client.message().get("redelivered") == "true"
+    for more in ({}, {"a": "b"}, {}):
+        client.publish(destination, b"x", **more)
+        message = client.message()
+        assert (message.get("redelivered"), message.get("a")) == (None, more.get("a"))

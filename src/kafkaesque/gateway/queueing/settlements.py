@@ -139,12 +139,16 @@ def claim_of(delivery: Delivery) -> Claim:
 def claims_of(deliveries: list[Delivery]) -> list[Claim]:
     """Return the claims of messages; those that lie together are one."""
     claims: list[Claim] = []
-    for each in sorted(deliveries, key=lambda delivery: delivery.offset):
-        last = claims[-1] if claims else None
-        if last is not None and last.end == each.offset and last.attempt == each.attempt:
-            claims[-1] = Claim(last.first, last.end + 1, last.attempt)
-        else:
-            claims.append(claim_of(each))
+    first = end = attempt = -1
+    for offset, its_attempt in sorted([(each.offset, each.attempt) for each in deliveries]):
+        if offset == end and its_attempt == attempt:
+            end += 1
+            continue
+        if end >= 0:
+            claims.append(Claim(first, end, attempt))
+        first, end, attempt = offset, offset + 1, its_attempt
+    if end >= 0:
+        claims.append(Claim(first, end, attempt))
     return claims
 
 

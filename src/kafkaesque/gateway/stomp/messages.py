@@ -226,12 +226,19 @@ def write_headers_of(
 _heads: dict[tuple[object, ...], MessageHead] = {}
 
 
+def is_lasting(message: QueueMessage) -> bool:
+    """Tell whether other messages of the same headers and key say the same.
+
+    How long one has left is not the same the next time, and whether it comes again is its own.
+    """
+    return message.attempt <= 1 and all(name != EXPIRES_AT for name, _ in message.headers)
+
+
 def head_of(
     message: QueueMessage, queue: QueueState, now_ms: int, exchange: str, version: Version
 ) -> MessageHead:
     """Return what `write_headers_of` does, as it is written to clients of a version."""
-    if message.attempt > 1 or any(name == EXPIRES_AT for name, _ in message.headers):
-        # How long it has left is not the same the next time.
+    if not is_lasting(message):
         return _head_of(message, queue, now_ms, exchange, version)
     key = (message.headers, message.key, queue.queue, exchange, version)
     found = _heads.get(key)

@@ -11,16 +11,18 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.queueing.consumer import Consumer
 from kafkaesque.gateway.queueing.needs import Need
 from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery, Settlements
-from kafkaesque.gateway.stomp.messages import head_of
+from kafkaesque.gateway.stomp.messages import head_of, is_lasting
 from kafkaesque.gateway.stomp.ports import StompLink
 from kafkaesque.model.ids import TopicId
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import AckMode
 from kafkaesque.protocols.stomp.versions import Version
-from kafkaesque.protocols.stomp.writing import escaped
+from kafkaesque.protocols.stomp.writing import MessageHead, escaped
 
 #: Between a subscription's number and a message's id; it is not escaped, and no id holds it.
 ACK_SEPARATOR: Final = "."
+#: A message's headers and its key.
+_Said = tuple[tuple[tuple[str, bytes | None], ...], bytes | None]
 
 
 class Owner(Protocol):
@@ -41,6 +43,8 @@ class Subscription(Consumer):
         "_ack_prefix",
         "_exchange",
         "_id_prefix",
+        "_last",
+        "_last_head",
         "_owner",
         "_stomp",
         "_subscription_id",
@@ -85,6 +89,9 @@ class Subscription(Consumer):
         self.need: Final = need
         self._subscription_id: Final = escaped(subscription_id, link.codec.version)
         self._exchange: Final = exchange
+        #: What the last message has said, and how that is written.
+        self._last: _Said | None = None
+        self._last_head = MessageHead(link.codec.version, (), ())
         self._ack_prefix: Final = f"{number}{ACK_SEPARATOR}".encode()
         #: Of all its messages' ids: they are those of one log.
         self._id_prefix: Final = message_id_of(queue.topic_id, "")
@@ -116,7 +123,7 @@ class Subscription(Consumer):
         """See `Consumer`."""
         version = self._stomp.codec.version
         message_id = f"{self._id_prefix}{delivery.offset}"
-        head = head_of(message, self.queue, now_ms, self._exchange, version)
+        head = self._head_of(message, now_ms, version)
         # Neither id has anything that would be escaped.
         raw_id = message_id.encode()
         ack_id = b""
@@ -127,6 +134,16 @@ class Subscription(Consumer):
             if version is Version.V1_2:
                 ack_id = self._ack_prefix + raw_id
         return head.write(self._subscription_id, ack_id, raw_id, message.value or b"")
+
+    def _head_of(self, message: q.QueueMessage, now_ms: int, version: Version) -> MessageHead:
+        """Write what a message says of itself, unless the one before it has said just that."""
+        said = (message.headers, message.key)
+        if message.attempt <= 1 and said == self._last:
+            return self._last_head
+        head = head_of(message, self.queue, now_ms, self._exchange, version)
+        if is_lasting(message):
+            self._last, self._last_head = said, head
+        return head
 
     def take(self, message_id: str) -> list[Delivery]:
         """Return the deliveries that an acknowledgement of one means, and forget them."""
