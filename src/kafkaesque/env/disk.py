@@ -168,6 +168,9 @@ class Disk(BlockingDisk, Protocol):
     ) -> StepRun:
         """Begin work that yields after each bounded step; one at a time, where nobody is disturbed.
 
+        What is begun while other work is under way waits until that has ended. `OverBound` is
+        raised where too much waits.
+
         `on_step` gets what each step yields, and the work waits for `go_on`. At its end comes
         `on_done(result, None)` or `(None, error)`; `(None, None)` where it was stopped. From then
         on it touches nothing any more. `WorkerLost` is the error where its process has died.

@@ -1,6 +1,7 @@
 """Work in steps, in a process of its own: see `Disk.run_steps`.
 
-Theory of operation. One worker process, begun when there is work, does one thing at a time. A
+Theory of operation. One worker process, begun when there is work, does one thing at a time; what
+is begun meanwhile waits for its turn. A
 thread of the broker talks to it and waits for its answers, which cost the loop nothing but a
 completion per step. The process ends when it has had nothing to do for a while, when the broker
 closes its pipe, and when the broker dies, which closes the pipe as well.
@@ -9,11 +10,12 @@ closes its pipe, and when the broker dies, which closes the pipe as well.
 import asyncio
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import IO, Any, Final, Generic, TypeVar, cast
 
 from kafkaesque.env.disk import ArgumentT, BlockingDisk
-from kafkaesque.model.errors import DiskFailed, InvariantBroken, WorkerLost
+from kafkaesque.model.errors import DiskFailed, InvariantBroken, OverBound, WorkerLost
 from kafkaesque.runtime.worker_frames import (
     Begin,
     Ended,
@@ -27,6 +29,8 @@ from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
 #: A process that has had nothing to do for this long is ended.
 IDLE_MS_MAX: Final = 30_000
+#: So much may wait for its turn.
+WAITING_MAX: Final = 100
 #: One that was told to end, and waits for a device, is killed after this.
 END_MS_MAX: Final = 2_000
 
@@ -64,6 +68,8 @@ class HeavyRun(Generic[StepT, ResultT]):
         if self._is_waiting:
             self._is_waiting = False
             self._heavy.say(self, Stop())
+        else:
+            self._heavy.withdraw(self)
 
     def on_answer(self, answer: object, error: Exception | None) -> None:
         """Take what the process says, or why it says nothing any more."""
@@ -92,6 +98,8 @@ class HeavyWork:
         #: Touched by that thread only, but for killing it.
         self._process: subprocess.Popen[bytes] | None = None
         self._run: HeavyRun[Any, Any] | None = None
+        #: What waits for its turn, and what it begins with.
+        self._next: Final[deque[tuple[HeavyRun[Any, Any], Begin]]] = deque()
         self._idle: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -107,18 +115,32 @@ class HeavyWork:
         work: Callable[[BlockingDisk, ArgumentT], Generator[Any, None, Any]],
         argument: ArgumentT,
     ) -> None:
-        """Begin work.
+        """Begin work, or let it wait until what was begun before has ended.
 
         Raises:
-            InvariantBroken: some is under way.
+            InvariantBroken: the disk is closed.
+            OverBound: too much waits already.
         """
-        if self._run is not None or self._is_closed:
-            raise InvariantBroken("heavy work is done one piece at a time, while the disk is open")
+        if self._is_closed:
+            raise InvariantBroken("heavy work is done while the disk is open")
+        if self._run is not None:
+            if len(self._next) >= WAITING_MAX:
+                raise OverBound(f"{WAITING_MAX} pieces of heavy work wait")
+            self._next.append((run, Begin(work, argument)))
+            return
         self._run = run
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
         self.say(run, Begin(work, argument))
+
+    def withdraw(self, run: HeavyRun[Any, Any]) -> None:
+        """Let a run end that waits for its turn; nothing else."""
+        for item in self._next:
+            if item[0] is run:
+                self._next.remove(item)
+                self._loop.call_soon(run.on_answer, Ended(None, None), None)
+                return
 
     def say(self, run: HeavyRun[Any, Any], command: object) -> None:
         """Tell the process something; its answer goes to the run."""
@@ -126,7 +148,12 @@ class HeavyWork:
 
     def on_ended(self, run: HeavyRun[Any, Any]) -> None:
         """Nothing is under way any more."""
-        if self._run is run and not self._is_closed:
+        if self._run is not run or self._is_closed:
+            return
+        if self._next:
+            self._run, begin = self._next.popleft()
+            self.say(self._run, begin)
+        else:
             self._run = None
             self._idle = self._loop.call_later(IDLE_MS_MAX / 1000, self._retire)
 

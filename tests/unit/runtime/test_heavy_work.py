@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.model.errors import InvariantBroken, WorkerLost
+from kafkaesque.model.errors import OverBound, WorkerLost
 from kafkaesque.runtime import heavy_work, worker
 from tests.unit.env import steps
 from tests.unit.env.worlds import RealWorld
@@ -57,9 +57,34 @@ def test_heavy_work_is_done_elsewhere_at_low_priority(world: RealWorld) -> None:
 
 
 def test_one_piece_of_heavy_work_at_a_time(world: RealWorld) -> None:
-    begin(world, [])
-    with pytest.raises(InvariantBroken):
-        world.env.disk.run_steps(steps.sleep, 1.0, print, print)
+    """What is begun meanwhile waits for its turn, and may be stopped before it has one."""
+    disk = world.env.disk
+    done: list[str] = []
+    pids: list[int] = []
+    first = disk.run_steps(steps.tell_process, None, lambda _: None, lambda *_: done.append("1"))
+    second = disk.run_steps(steps.count, 3, lambda _: None, lambda *_: done.append("2"))
+    third = disk.run_steps(
+        steps.sleep, 0.0, pids.append, lambda _, error: done.append(f"3 {error}")
+    )
+    second.stop()
+    world.run_until(lambda: done == ["2"])
+    assert not disk.exists("counted")
+    assert not pids
+    first.stop()
+    world.run_until(lambda: bool(pids))
+    assert done == ["2", "1"]
+    third.go_on()
+    world.settle()
+    third.go_on()
+    world.run_until(lambda: done == ["2", "1", "3 None"])
+
+
+def test_so_much_heavy_work_may_wait(world: RealWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heavy_work, "WAITING_MAX", 1)
+    for _ in range(2):
+        world.env.disk.run_steps(steps.sleep, 60.0, print, print)
+    with pytest.raises(OverBound):
+        world.env.disk.run_steps(steps.sleep, 60.0, print, print)
 
 
 def test_an_idle_worker_process_ends_and_another_is_begun(
