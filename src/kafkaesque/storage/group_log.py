@@ -58,6 +58,7 @@ from kafkaesque.storage.segment_swap import (
     Replacement,
     discard_cleaned,
     finish_swap,
+    key_index_path,
     paths_of,
     stage_swap,
     write_replacement,
@@ -480,7 +481,7 @@ class GroupLog(ReadableLog):
         bench, table, directory = self._bench, self.segments, self.identity.directory
         bases = replacement.old_bases
         for base in bases:
-            for path in paths_of(directory, base):
+            for path in (*paths_of(directory, base), key_index_path(directory, base)):
                 bench.pool.drop(path)
         # Also if the log was emptied meanwhile: the record says so, and the files go in their turn.
         finish_swap(bench.disk, directory, replacement)

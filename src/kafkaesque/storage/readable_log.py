@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.model.errors import OffsetOutOfRange
@@ -12,6 +13,17 @@ from kafkaesque.storage.entries import EntryLike
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.log_state import LogState
 from kafkaesque.storage.read_steps import Cold, Steps, run_blocking, run_warm
+from kafkaesque.storage.segment import Segment
+
+
+class ClosedSegment(NamedTuple):
+    """A segment that is not written any more, as long as its log is not cut."""
+
+    segment: Segment
+    #: The offset after it: where the next segment begins.
+    end_offset: int
+    #: How often the log had been cut or emptied.
+    generation: int
 
 
 class ReadableLog(LogState):
@@ -103,6 +115,17 @@ class ReadableLog(LogState):
     ) -> None:
         """Do the same off the loop; `on_done` at once if nothing has to be read for it."""
         log_reads.entries_async(self, first_index, bytes_max, on_done)
+
+    def closed_segment(self, offset: int) -> ClosedSegment | None:
+        """Return the segment that an offset is in, if it is not written any more; None: it is.
+
+        None also while the files do not have what the log has.
+        """
+        table = self.segments
+        at = table.at_offset(offset)
+        if self.is_held or at + 1 >= len(table.segments):
+            return None
+        return ClosedSegment(table.segments[at], table.end_of(at, self.end_offset), self.generation)
 
     @property
     def segment_bases(self) -> list[Offset]:

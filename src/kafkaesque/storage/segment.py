@@ -6,6 +6,7 @@ from contextlib import suppress
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.key_index import KEY_INDEX_SUFFIX, key_index_paths
 from kafkaesque.storage.read_steps import ReadRequest, Steps
 from kafkaesque.storage.segment_index import (
     INDEX_HEADER,
@@ -67,9 +68,18 @@ class Segment:
         """The sparse time index's file."""
         return f"{self.directory}/{self.base_offset:020d}.timeindex"
 
-    def paths(self) -> tuple[str, str, str]:
-        """Return all its files."""
-        return self.path, self.index_path, self.time_index_path
+    @property
+    def key_index_path(self) -> str:
+        """The file that says in which blocks each key stands; there may be none."""
+        return f"{self.directory}/{self.base_offset:020d}{KEY_INDEX_SUFFIX}"
+
+    def sparse_index_paths(self) -> tuple[str, str]:
+        """Return the files of both sparse indexes."""
+        return self.index_path, self.time_index_path
+
+    def paths(self) -> tuple[str, ...]:
+        """Return all its files, its own first."""
+        return (self.path, *self.sparse_index_paths(), *key_index_paths(self.key_index_path))
 
 
 def walk(

@@ -22,9 +22,10 @@ from typing import NamedTuple
 
 from kafkaesque.env.disk import BlockingDisk, Buffer
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.key_index import KEY_INDEX_SUFFIX, NEW_SUFFIX, key_index_paths
 from kafkaesque.storage.log_snapshot import SegmentSummary
 
-LOG_SUFFIXES = (".log", ".index", ".timeindex")
+LOG_SUFFIXES = (".log", ".index", ".timeindex", KEY_INDEX_SUFFIX)
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
@@ -38,9 +39,17 @@ class Replacement(NamedTuple):
 
 
 def paths_of(directory: str, base_offset: int) -> tuple[str, str, str]:
-    """Return the names of a segment's files: batches, offset index, time index."""
+    """Return the names of a segment's files: batches, offset index, time index.
+
+    Its index of keys is not among them: cleaned segments get one when somebody wants few keys.
+    """
     stem = f"{directory}/{base_offset:020d}"
     return f"{stem}.log", f"{stem}.index", f"{stem}.timeindex"
+
+
+def key_index_path(directory: str, base_offset: int) -> str:
+    """Return what the index of a segment's keys is called."""
+    return f"{directory}/{base_offset:020d}{KEY_INDEX_SUFFIX}"
 
 
 def write_replacement(replacement: Replacement) -> bytes:
@@ -94,6 +103,9 @@ def finish_swap(disk: BlockingDisk, directory: str, replacement: Replacement) ->
     for base in replacement.old_bases[1:]:
         for path in paths_of(directory, base):
             disk.remove(path)
+    for base in replacement.old_bases:
+        for path in key_index_paths(key_index_path(directory, base)):
+            disk.remove(path)
 
 
 def current_path(disk: BlockingDisk, path: str) -> str:
@@ -111,5 +123,5 @@ def discard_cleaned(disk: BlockingDisk, directory: str, base_offset: int) -> Non
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether a file was made by a compaction and never put in place."""
-    return name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))
+    """Tell whether a file was made beside a segment and never put in place."""
+    return name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, KEY_INDEX_SUFFIX + NEW_SUFFIX))

@@ -200,7 +200,7 @@ class SegmentTable:
         if index is None or index.covered_from or not segment.size:
             return
         contents = index.write(segment.size)
-        for path, content in zip(segment.paths()[1:], contents, strict=True):
+        for path, content in zip(segment.sparse_index_paths(), contents, strict=True):
             file = self._bench.pool.get(path, create=True)
             file.truncate(0)
             file.write_at(0, [content])
@@ -376,7 +376,7 @@ class SegmentTable:
                 return position, place
             # The index is not this file's: make another, once.
             segment.index = None
-            self.remove_files(segment.paths()[1:])
+            self.remove_files(segment.sparse_index_paths())
         raise StorageCorrupt(f"{segment.path}: no way to offset {offset}")
 
     def _walk_to(
