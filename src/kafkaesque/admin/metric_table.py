@@ -269,6 +269,14 @@ CHECKPOINTS_LATE = _counter(
     "Times that a file of the write-ahead log was full before the checkpoint was finished.",
 )
 COLD_READS = _counter("cold_reads", "Reads that had to wait for the disk.")
+KEY_INDEXES_BUILT = _counter(
+    "key_indexes_built",
+    "Indexes of closed segments' keys that were made, for consumers that want few subjects.",
+)
+RECORDS_PASSED_OVER = _counter(
+    "records_passed_over",
+    "Records that consumers of few subjects did not have to read because of such indexes.",
+)
 LOG_BYTES = _gauge("log_bytes", "Bytes in the segments of all partitions here.")
 DISK_FREE = _gauge("disk_free_bytes", "Free bytes on the volume of the data directory.")
 DISK_TOTAL = _gauge("disk_total_bytes", "Size in bytes of the volume of the data directory.")
@@ -539,6 +547,8 @@ SECTIONS = (
             CHECKPOINTS,
             CHECKPOINTS_LATE,
             COLD_READS,
+            KEY_INDEXES_BUILT,
+            RECORDS_PASSED_OVER,
             LOG_BYTES,
             DISK_FREE,
             DISK_TOTAL,

@@ -205,6 +205,8 @@ class MetricsPage:
         sheet.add(table.CHECKPOINTS, statistics.checkpoints)
         sheet.add(table.CHECKPOINTS_LATE, statistics.checkpoints_late)
         sheet.add(table.COLD_READS, statistics.cold_reads)
+        sheet.add(table.KEY_INDEXES_BUILT, statistics.key_indexes_built)
+        sheet.add(table.RECORDS_PASSED_OVER, statistics.records_passed_over)
         sheet.add(table.LOG_BYTES, census.log_bytes)
         try:
             free_bytes, total_bytes = (

@@ -188,6 +188,7 @@ class Broker(BrokerParts):
             self.peers.close()
             self.partitions.close()
             self.log_scrubber.stop()
+            self.key_indexes.stop()
             self.log_cleaner.stop(lambda: self.store.close(on_stopped))
 
         gossip = self.gossip

@@ -18,7 +18,9 @@ from kafkaesque.broker.link_parts import LinkParts
 from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.live.retained_log import RetainedLog
 from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.partitions.few_names import FewNames
 from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.partitions.key_indexes import KeyIndexes
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.schema_checks import ProduceChecks
@@ -92,6 +94,9 @@ class LogParts(LinkParts):
             keys=self.topic_keys,
             dice=self.env.dice,
         )
+        self.key_indexes = KeyIndexes(
+            clock, disk, self.store.statistics, self.config.storage.free_bytes_min
+        )
         self.forwarder = Forwarder(
             node=self.node,
             clock=clock,
@@ -102,6 +107,7 @@ class LogParts(LinkParts):
             peers=self.peers,
             partitions=self.partitions,
             batch_checks=self.batch_checks,
+            few_names=FewNames(clock, disk, self.key_indexes),
         )
         self.schemas = self.batch_checks.bind(
             SchemaLog(clock, self.metadata, self.controller_client, self.forwarder, self.options)

@@ -42,6 +42,17 @@ class SubjectFilters:
         return self._pattern is not None and self._pattern.fullmatch(key) is not None
 
 
+def write_filters(filters: Sequence[str], stream: str) -> tuple[bytes, ...]:
+    """Return filters, and the subject of messages whose keys are none, for another broker."""
+    return tuple(map(_encoded, (stream, *filters)))
+
+
+def read_filters(names: Sequence[bytes]) -> SubjectFilters:
+    """Return what `write_filters` was given, as filters."""
+    stream, *filters = (name.decode("utf-8", "surrogateescape") for name in names)
+    return SubjectFilters(filters, stream)
+
+
 def _pattern_of(name_filter: str) -> bytes:
     words = {"*": rb"[^.]+", ">": rb".+"}
     levels = (words.get(each) or re.escape(_encoded(each)) for each in name_filter.split("."))

@@ -29,6 +29,10 @@ class StorageStatistics:
     background_syncs: int = 0
     cold_reads: int = 0
     indexes_rebuilt: int = 0
+    #: Indexes of segments' keys that were made.
+    key_indexes_built: int = 0
+    #: Records that readers of few keys did not have to read because of them.
+    records_passed_over: int = 0
     recovery_ms: int = 0
     recovery_bytes: int = 0
     recovery_records: int = 0

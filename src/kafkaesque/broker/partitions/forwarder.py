@@ -15,9 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.partitions.batch_checks import LongCheck
+from kafkaesque.broker.partitions.few_names import FewNames, Passed
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_sealing import Located
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.read_ranges import read_ranges
@@ -34,6 +37,7 @@ from kafkaesque.broker.requests.commands import (
     ForwardFetch,
     ForwardProduce,
     ProduceResult,
+    WantedNames,
 )
 from kafkaesque.broker.requests.retries import OnOutcome, retry
 from kafkaesque.env.clock import Clock
@@ -81,6 +85,7 @@ class Forwarder:
         partitions: PartitionTable,
         batch_checks: ProduceChecks,
         disk: Disk,
+        few_names: FewNames,
     ) -> None:
         self._clock = clock
         self._caller = caller
@@ -91,6 +96,7 @@ class Forwarder:
         self._partitions = partitions
         self._batch_checks = batch_checks
         self._disk = disk
+        self._few_names = few_names
 
     def produce(
         self,
@@ -169,6 +175,7 @@ class Forwarder:
         *,
         wait_ms: int = 0,
         reads_all: bool = False,
+        names: WantedNames | None = None,
     ) -> None:
         """Return batches from the partition's leader, none if there are no more within `wait_ms`.
 
@@ -177,7 +184,8 @@ class Forwarder:
         aborted is named beside them; an answer without batches says that there are none. With
         `reads_all` they lie before the high watermark, nothing is named, and an offset at which
         nothing is yet is out of range: whoever asks so knows that it was committed.
-        `offset` may be `commands.EARLIEST` or `LATEST`.
+        `offset` may be `commands.EARLIEST` or `LATEST`. Records that `names` do not want may be
+        left out; the result says where reading goes on.
         """
 
         def attempt(left_ms: int, on_outcome: OnFetched) -> None:
@@ -188,6 +196,7 @@ class Forwarder:
                 bytes_max=bytes_max,
                 wait_ms=max(0, min(wait_ms, left_ms - ANSWER_MS, WAIT_MS_MAX)),
                 reads_all=True if reads_all else msgspec.UNSET,
+                names=msgspec.UNSET if names is None else names,
             )
             leader = self._leader(where)
             if leader == self._node:
@@ -303,7 +312,7 @@ class Forwarder:
             offset = partition.last_stable_offset
         else:
             offset = Offset(request.offset)
-        at_once = msgspec.structs.replace(request, offset=offset, wait_ms=0)
+        at_once = replace(request, offset=offset, wait_ms=0)
         if not partition.log_start_offset <= offset <= partition.log.end_offset:
             self._serve_fetch(at_once, on_done)
             return
@@ -338,18 +347,50 @@ class Forwarder:
         else:
             end, aborted = partition.stable_range(offset)
 
+        bytes_max = min(request.bytes_max, FORWARD_BYTES_MAX)
+        result = FetchResult(
+            records=b"",
+            aborted=aborted,
+            last_stable_offset=stable_offset,
+            log_start_offset=start_offset,
+        )
+        names = request.names
+        if isinstance(names, msgspec.UnsetType) or request.reads_all is True:
+            self._read(partition, offset, end, bytes_max, result, on_done)
+            return
+
+        def on_passed(passed: Passed | RequestRefused) -> None:
+            if isinstance(passed, RequestRefused):
+                on_done(passed)
+                return
+            told = replace(result, records=passed.records, next_offset=passed.next_offset)
+            if passed.records:
+                on_done(told)
+                return
+            try:
+                partition.check_leader()
+                self._read(partition, passed.next_offset, end, bytes_max, told, on_done)
+            except RequestRefused as refusal:
+                on_done(refusal)
+
+        self._few_names.read(partition, names, offset, end, bytes_max, on_passed)
+
+    def _read(
+        self,
+        partition: Partition,
+        offset: Offset,
+        end: Offset,
+        bytes_max: int,
+        result: FetchResult,
+        on_done: OnFetched,
+    ) -> None:
+        """Answer with a result, and the records from an offset on."""
+
         def on_read(records: bytes | Exception) -> None:
             if isinstance(records, Exception):
                 on_done(StorageFailed(f"the log cannot be read: {records}"))
-                return
-            on_done(
-                FetchResult(
-                    records=records,
-                    aborted=aborted,
-                    last_stable_offset=stable_offset,
-                    log_start_offset=start_offset,
-                )
-            )
+            else:
+                on_done(replace(result, records=records))
 
         def on_located(ranges: Sequence[Located] | Exception) -> None:
             if isinstance(ranges, RequestRefused):
@@ -363,7 +404,6 @@ class Forwarder:
             else:
                 read_ranges(self._disk, ranges, on_read)
 
-        bytes_max = min(request.bytes_max, FORWARD_BYTES_MAX)
         ranges = partition.read_now(offset, bytes_max, end)
         if ranges is None:
             partition.read_later(offset, bytes_max, on_located, end)

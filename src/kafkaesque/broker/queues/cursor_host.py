@@ -21,7 +21,7 @@ from kafkaesque.broker.options.nats import CONSUMER, filters_of
 from kafkaesque.broker.options.queues import SOURCE_START, SOURCE_TOPIC, make_policy, topic_target
 from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, Bodies, OnRead
 from kafkaesque.broker.queues.host import HostParts, QueueHost
-from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
+from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult, WantedNames
 from kafkaesque.env.clock import Timer
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.errors import (
@@ -37,7 +37,7 @@ from kafkaesque.queues.arrival import Arrival, Details, group_of
 from kafkaesque.queues.policy import Policy, Undeliverable
 from kafkaesque.queues.runs import Run
 from kafkaesque.queues.table import QueueTable
-from kafkaesque.routing.subject_filters import SubjectFilters
+from kafkaesque.routing.subject_filters import SubjectFilters, write_filters
 from kafkaesque.transactions.committed_filter import CommittedFilter
 
 #: So many messages are known ahead of those who ask.
@@ -75,6 +75,8 @@ class CursorHost(QueueHost):
         self._settings: ShareSettings | None = None
         #: What tells which records are wanted; None: all are. And the filters that it is made of.
         self._wanted: SubjectFilters | None = None
+        #: The same for the source's leader, which may leave out what is not wanted.
+        self._names: WantedNames | None = None
         self._filters: tuple[str, ...] = ()
         #: When it was last committed what was passed over.
         self._passed_ms = 0
@@ -124,6 +126,7 @@ class CursorHost(QueueHost):
         if filters != self._filters:
             self._filters = filters
             self._wanted = SubjectFilters(filters, stream) if filters else None
+            self._names = write_filters(filters, stream) if filters else None
             self._is_wanted = self._is_wanted or self._is_asking
             self.seek(0)
             # Nobody hears what was asked for before.
@@ -221,7 +224,13 @@ class CursorHost(QueueHost):
                 self._on_fetched(outcome)
 
         self._parts.forwarder.fetch(
-            source, self._position, READ_BYTES, WAIT_MS + TIMEOUT_MS, on_fetched, wait_ms=WAIT_MS
+            source,
+            self._position,
+            READ_BYTES,
+            WAIT_MS + TIMEOUT_MS,
+            on_fetched,
+            wait_ms=WAIT_MS,
+            names=self._names,
         )
 
     def _later(self) -> None:
@@ -423,6 +432,8 @@ def _arrival_of(
             details += _groups_of(result.records, batch, position)
         wall_ms = max(wall_ms, batch.max_timestamp_ms)
         size, count = size + batch.size_bytes, count + batch.record_count
+    if isinstance(result.next_offset, int):
+        next_offset = max(next_offset, result.next_offset)
     if not runs:
         return None, next_offset
     mean = (size + count - 1) // max(1, count)

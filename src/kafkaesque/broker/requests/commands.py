@@ -286,6 +286,11 @@ EARLIEST = -2
 LATEST = -1
 
 
+#: The subject of records without a key, and filters of NATS: see `SubjectFilters`. In UTF-8, with
+#: what is no text as Python's `surrogateescape` has it.
+WantedNames = tuple[bytes, ...]
+
+
 class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
     """Asked of a partition's leader: batches of committed transactions from an offset on."""
 
@@ -297,6 +302,8 @@ class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
     wait_ms: int = 0
     #: Whether open transactions do not end what is read: all that is committed to the log is.
     reads_all: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Records that are not wanted by these may be left out. Earlier releases leave out none.
+    names: WantedNames | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
@@ -552,6 +559,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     aborted: list[tuple[int, int]]
     last_stable_offset: int
     log_start_offset: int
+    #: Where reading goes on, where names were asked for: what lies before it is here or not wanted.
+    next_offset: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
