@@ -131,6 +131,12 @@ class MqttConnection(MqttLink):
         self._is_receiving = True
         now_ms = self.shared.clock.now_ms()
         try:
+            acknowledged = self.codec.receive_pubacks(data, now_ms)
+            if acknowledged:
+                self.shared.meter.requests += len(acknowledged)
+                self._delivering.acknowledge(acknowledged)
+                self._delivering.go_on()
+                data = b""
             events = self.codec.receive(data, now_ms)
             while events and not self.is_over:
                 for event in events:

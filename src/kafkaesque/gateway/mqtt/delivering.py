@@ -13,14 +13,17 @@ to outlive a connection comes from the queue, retained messages of QoS 1 and 2, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from kafkaesque.broker.doors.live import LiveMessage
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.authorization import may_receive
 from kafkaesque.gateway.mqtt.feed import Feed, Taken
-from kafkaesque.gateway.mqtt.journal import Journal, OnDone
+from kafkaesque.gateway.mqtt.journal import Journal, OnDone, has_notes
+from kafkaesque.gateway.mqtt.messages import Kept
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
 from kafkaesque.gateway.mqtt.sent_as import Sent
@@ -46,7 +49,7 @@ _ID_MAX: Final = 65_535
 _DONE: Final = Outcome.DONE
 
 
-class _Item(NamedTuple):
+class _Item(msgspec.Struct, frozen=True, eq=False):
     """A message that is about to be sent."""
 
     message: LiveMessage
@@ -127,26 +130,41 @@ class Delivering:
             # A subscription that has just ended.
             feed.release([each.claim for each in messages])
             return
-        kept_messages = link.desk.kept
-        for each in self._journal.take(feed, messages):
-            taken = Taken(feed, each.offset, each.attempt)
-            kept = kept_messages.read(each)
-            match = self._journal.match(each)
+        journal = self._journal
+        is_quiet = journal.is_quiet and not has_notes(messages)
+        if not is_quiet:
+            messages = journal.take(feed, messages)
+        sending = _Sending(self)
+        read, wanting, own_id = link.desk.kept.read, link.subscriptions.wanting, link.client_id
+        for each in messages:
+            kept = read(each)
+            match = None if is_quiet else journal.match(each)
             if match is None:
-                found = link.subscriptions.wanting(kept.message.key)
-                match = match_of(found, is_own=kept.client_id == link.client_id)
+                found = wanting(kept.message.key)
+                match = match_of(found, is_own=kept.client_id == own_id)
+            taken = Taken(feed, each.offset, each.attempt)
             if match is None:
                 # It was for a subscription that is gone, and was not sent.
                 feed.settle(taken)
                 continue
             packet_id = each.offset % _SESSION_IDS + 1
-            item = _item(kept.message, match, taken, packet_id, is_repeated=each.failures > 0)
-            has_to_wait = self._waiting or self._changes or link.is_over or link.is_slow
-            if has_to_wait or not self._can_send(item):
-                self._waiting.append(item)
-            else:
-                self._send(item)
+            is_repeated = each.failures > 0
+            if is_repeated or not sending.send(kept, match, taken, packet_id):
+                self._send_or_wait(
+                    _item(kept.message, match, taken, packet_id, is_repeated=is_repeated)
+                )
+                sending.look()
+        sending.end()
         self.pump()
+
+    def _send_or_wait(self, item: _Item) -> None:
+        """Send a message of the session's queue, or have it wait behind those that do."""
+        link = self.link
+        has_to_wait = self._waiting or self._changes or link.is_over or link.is_slow
+        if has_to_wait or not self._can_send(item):
+            self._waiting.append(item)
+        else:
+            self._send(item)
 
     def _on_shared(
         self, feed: Feed, subscribed: Subscribed, messages: Sequence[q.QueueMessage]
@@ -359,6 +377,26 @@ class Delivering:
         else:
             self._take_other(packet, outcome)
 
+    def acknowledge(self, packet_ids: Sequence[int]) -> None:
+        """Take PUBACKs that came together; then call `go_on`."""
+        session, taken = self.link.session, self._taken
+        own = session.feed if session is not None and self._journal.is_quiet else None
+        on_puback = self._under_way.on_puback
+        done: list[Taken] = []
+        for packet_id in packet_ids:
+            outcome = on_puback(packet_id)
+            if outcome is not _DONE:
+                self._take_other(Puback(packet_id=packet_id), outcome)
+                continue
+            sent = taken.get(packet_id) if own is not None else None
+            if sent is None or sent.taken.feed is not own:
+                self._complete(packet_id)
+            else:
+                del taken[packet_id]
+                done.append(sent.taken)
+        if own is not None:
+            own.settle_all(done)
+
     def _take_other(self, packet: Puback | Pubrec | Pubcomp, outcome: Outcome) -> None:
         packet_id = packet.packet_id
         match outcome:
@@ -428,6 +466,65 @@ class Delivering:
         self._retained.end()
         for feed, each in unsent.items():
             feed.release([taken.claim for taken in each])
+
+
+class _Sending:
+    """Sends a run of messages of a session's queue, as `Delivering` sends each of them.
+
+    What such a run mostly has is looked at once for all: QoS 1, a client that reads what it is
+    sent and has all rights, messages without an end of life. Whatever else there is, it leaves.
+    """
+
+    __slots__ = ("_count", "_delivering", "_is_plain", "_left", "_link", "_now_ms", "_size")
+
+    def __init__(self, delivering: Delivering) -> None:
+        self._delivering: Final = delivering
+        link = self._link = delivering.link
+        self._now_ms: Final = link.shared.clock.wall_ms()
+        self._is_plain: Final = link.rights is None
+        self._count = 0
+        self._size = 0
+        self.look()
+
+    def look(self) -> None:
+        """Look how much the client may be sent."""
+        delivering, link = self._delivering, self._link
+        has_to_wait = delivering._waiting or delivering._changes or link.is_over
+        self._left = link.room_bytes if self._is_plain and not has_to_wait else -1
+
+    def send(self, kept: Kept, match: Match, taken: Taken, packet_id: int) -> bool:
+        """Send a message; False: it is not for this one to send."""
+        message, link, delivering = kept.message, self._link, self._delivering
+        qos = min(match.qos, message.qos)
+        if self._left < 0 or qos != 1 or message.expires_ms:
+            return False
+        under_way = delivering._under_way
+        if not under_way.has_room or under_way.has(packet_id):
+            return False
+        codec = link.codec
+        variant = kept.variant(link.desk.encoded, codec.version, self._now_ms)
+        if variant is None:
+            return False
+        is_retained = match.as_published and message.is_retained
+        flags = flags_of(1, retain=is_retained)
+        raw = codec.publish(variant, flags, packet_id, match.identifiers)
+        if raw is None:
+            return False
+        link.deliver(raw)
+        self._count += 1
+        self._size += len(raw)
+        self._left -= len(raw)
+        under_way.begin(packet_id, 1)
+        if match.qos != 1 or match.as_published:
+            match = Match(1, is_retained, match.identifiers)
+        delivering._taken[packet_id] = Sent(taken, message.key, match)
+        return True
+
+    def end(self) -> None:
+        """Count what was sent."""
+        if self._count:
+            self._link.desk.sys_topics.sent += self._count
+            self._link.charge(CONSUMER_BYTE_RATE, self._size)
 
 
 def _item(

@@ -10,8 +10,10 @@ What the owner says of messages within one turn of the loop goes in one request.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests import queue_requests as q
@@ -207,6 +209,26 @@ class Feed:
             self._ask_to_settle([taken.claim], then)
             return
         self._settled.append(taken.claim)
+        self._flush_soon()
+
+    def settle_all(self, done: Sequence[Taken]) -> None:
+        """Messages of this feed are done with, mostly in the order in which they came."""
+        held, settled = self._held, self._settled
+        first = end = attempt = -1
+        for each in done:
+            offset = each.offset
+            held.pop(offset, None)
+            if offset == end and each.attempt == attempt:
+                end += 1
+                continue
+            if end > first:
+                settled.append(Claim(first, end, attempt))
+            first, end, attempt = offset, offset + 1, each.attempt
+        if end > first:
+            settled.append(Claim(first, end, attempt))
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._is_flush_due:
             self._is_flush_due = True
             # More of the same turn may follow.
@@ -280,7 +302,7 @@ def joined(claims: list[Claim]) -> list[Claim]:
     return found
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True, eq=False):
     """A message that a feed has, until it says what becomes of it."""
 
     feed: Feed

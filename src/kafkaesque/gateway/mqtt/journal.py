@@ -159,6 +159,11 @@ class Journal:
         """How many notes are about to come back."""
         return len(self._unseen)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it has nothing to say of messages of the queue but where they are notes."""
+        return self.is_recovered and not self._releases and self._sent.is_empty
+
     # -- from the queue
 
     def take(self, feed: Feed, records: Sequence[q.QueueMessage]) -> list[q.QueueMessage]:
@@ -410,6 +415,16 @@ class Journal:
     def forget(self, offset: int) -> None:
         """The client is done with a message."""
         self._sent.forget(offset)
+
+
+def has_notes(records: Sequence[q.QueueMessage]) -> bool:
+    """Tell whether some of a queue's messages may be notes, or say how they are to be sent."""
+    # Nearly all messages of a session are none, and this looks at each of them.
+    for each in records:
+        for name, _ in each.headers:
+            if name == NOTE_MQTT:
+                return True
+    return False
 
 
 def as_retained(session: Session, message: NewMessage, match: Match) -> NewMessage:

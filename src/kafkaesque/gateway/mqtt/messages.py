@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -31,6 +31,10 @@ _TIME_DIGITS_MAX: Final = 16
 REMEMBERED_MAX: Final = 256
 REMEMBERED_BYTES_MAX: Final = 512 * 1024
 REMEMBERED_ONE_BYTES_MAX: Final = 16 * 1024
+
+
+#: What a message of a queue is made of.
+_Record = tuple[bytes | None, bytes | None, Headers]
 
 
 # -- from clients
@@ -99,12 +103,27 @@ def publication_of(
 # -- to clients
 
 
-class Kept(NamedTuple):
+class Kept:
     """A message of a queue."""
 
-    message: LiveMessage
-    #: Who has published it; None: nobody by MQTT.
-    client_id: str | None
+    __slots__ = ("_now_s", "_variant", "_version", "client_id", "message")
+
+    def __init__(self, message: LiveMessage, client_id: str | None) -> None:
+        self.message: Final = message
+        #: Who has published it; None: nobody by MQTT.
+        self.client_id: Final = client_id
+        #: As it was encoded last: clients mostly speak the same version.
+        self._variant: PublishVariant | None = None
+        self._version: Version | None = None
+        self._now_s = 0
+
+    def variant(self, encoded: Encoded, version: Version, now_ms: int) -> PublishVariant | None:
+        """Return it in a version, as `Encoded` has it for messages of queues."""
+        now_s = now_ms // 1_000
+        if version is not self._version or now_s != self._now_s:
+            self._version, self._now_s = version, now_s
+            self._variant = encoded.variant(self.message, version, now_ms, is_of_queue=True)
+        return self._variant
 
 
 def read_kept(found: QueueMessage) -> Kept:
@@ -150,7 +169,7 @@ class KeptMessages:
     __slots__ = ("_bytes", "_found")
 
     def __init__(self) -> None:
-        self._found: dict[tuple[bytes | None, bytes | None, Headers], Kept] = {}
+        self._found: dict[_Record, Kept] = {}
         self._bytes = 0
 
     @property
@@ -160,19 +179,24 @@ class KeptMessages:
 
     def read(self, found: QueueMessage) -> Kept:
         """See `read_kept`."""
+        value = found.value
+        if value is not None and len(value) > REMEMBERED_ONE_BYTES_MAX:
+            return read_kept(found)
+        record = (found.key, value, found.headers)
+        kept = self._found.get(record)
+        return self._read_new(record, found) if kept is None else kept
+
+    def _read_new(self, record: _Record, found: QueueMessage) -> Kept:
         size = len(found.key or b"") + len(found.value or b"")
         for name, value in found.headers:
             size += len(name) + len(value or b"")
         if size > REMEMBERED_ONE_BYTES_MAX:
             return read_kept(found)
-        record = (found.key, found.value, found.headers)
-        kept = self._found.get(record)
-        if kept is None:
-            if len(self._found) >= REMEMBERED_MAX or self._bytes + size > REMEMBERED_BYTES_MAX:
-                self._found.clear()
-                self._bytes = 0
-            kept = self._found[record] = read_kept(found)
-            self._bytes += size
+        if len(self._found) >= REMEMBERED_MAX or self._bytes + size > REMEMBERED_BYTES_MAX:
+            self._found.clear()
+            self._bytes = 0
+        kept = self._found[record] = read_kept(found)
+        self._bytes += size
         return kept
 
 

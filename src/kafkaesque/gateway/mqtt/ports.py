@@ -71,6 +71,13 @@ class MqttLink(DeliveringConnection):
             or self.waiting_to_leave() > self.shared.options.unsent_bytes_max // 2
         )
 
+    @property
+    def room_bytes(self) -> int:
+        """How much more the client may be sent until it is slow; less than 0: it is slow."""
+        if self.connection is None:
+            return -1
+        return self.shared.options.unsent_bytes_max // 2 - self.waiting_to_leave()
+
     def send(self, packet: Packet) -> None:
         """Send a packet, if somebody is there who reads it."""
         if self.connection is not None and not self.is_over:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from kafkaesque.gateway.mqtt.feed import Taken
 from kafkaesque.gateway.mqtt.subscriptions import Match
@@ -24,7 +26,7 @@ OnGone = Callable[[], None]
 Find = Callable[[Taken, int, OnGone], None]
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True, eq=False):
     """A message of the session's queue that the client has, or is about to get."""
 
     taken: Taken
@@ -55,6 +57,11 @@ class SentAs:
         self._matches: Final[dict[int, Match]] = {}
         #: By their first offset: no message is noted twice.
         self._notes: Final[dict[int, _Note]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is noted of any message."""
+        return not self._notes and not self._matches
 
     def match(self, offset: int) -> Match | None:
         """Return how a message was sent, if that is noted."""

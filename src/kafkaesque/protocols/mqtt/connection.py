@@ -19,6 +19,7 @@ What outlives a connection is not here: packet ids in flight are a session's (`e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import unpack
 from typing import Final
 
 import msgspec
@@ -69,6 +70,11 @@ RECEIVE_MAXIMUM_DEFAULT: Final = 65_535
 _NO_TOPIC: Final = b"\0\0"
 _TOPIC_ALIAS: Final = b"\x23"
 _SUBSCRIPTION_IDENTIFIER: Final = b"\x0b"
+
+#: A PUBACK that says nothing but its packet id begins like this, in both versions.
+_PUBACK_WORD: Final = PacketType.PUBACK << 12 | 2
+_PUBACK_HEAD: Final = PacketType.PUBACK << 4
+_PUBACK_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +206,27 @@ class Connection:
             events.append(ConnectionFailed(error=error))
         self._was_paused = self.is_paused
         return events
+
+    def receive_pubacks(
+        self, data: bytes | bytearray | memoryview, now_ms: int
+    ) -> tuple[int, ...]:
+        """Return packet ids, if these bytes are PUBACKs without a reason, and nothing else.
+
+        Else, and where something stands against taking them now, nothing is done: the bytes are
+        for `receive`.
+        """
+        size = len(data)
+        if size % _PUBACK_BYTES or not size or data[0] != _PUBACK_HEAD:
+            return ()
+        if self.state is not _OPEN or self._was_paused or self.is_paused or self._frames.kept_bytes:
+            return ()
+        count, raw = size // _PUBACK_BYTES, bytes(data)
+        words = unpack(f">{2 * count}H", raw)
+        packet_ids = words[1::2]
+        if words[::2].count(_PUBACK_WORD) != count or 0 in packet_ids:
+            return ()
+        self._received_ms = now_ms
+        return packet_ids
 
     @property
     def is_paused(self) -> bool:
@@ -434,6 +461,9 @@ class Connection:
         """
         if not self._is_accepted or variant.is_v5 is not (self._answer_version is _V5):
             raise InvariantBroken(f"PUBLISH cannot be sent: the connection {self.state.value}")
+        if not subscription_identifiers and not self._topic_alias_maximum_out:
+            raw = variant.write(flags, packet_id)
+            return None if 0 < self._packet_bytes_max_out < len(raw) else raw
         more = b""
         for each in subscription_identifiers:
             more += _SUBSCRIPTION_IDENTIFIER + write_varint(each)

@@ -91,7 +91,11 @@ class OutgoingExchanges:
 
     def on_puback(self, packet_id: int) -> Outcome:
         """QoS 1: the peer has it, or has refused it."""
-        return self._end(packet_id, _AWAITS_PUBACK)
+        stages = self._stages
+        if stages.get(packet_id) is not _AWAITS_PUBACK:
+            return self._end(packet_id, _AWAITS_PUBACK)
+        del stages[packet_id]
+        return _DONE
 
     def on_pubrec(self, packet_id: int, reason: ReasonCode) -> Outcome:
         """QoS 2: the peer has it, or has refused it (4.3.3-4)."""
