@@ -17,13 +17,12 @@ from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import NEVER, Reason
 from kafkaesque.queues.distributor import Distributor, claims_of
 from kafkaesque.queues.policy import Sharing, Undeliverable
-from kafkaesque.queues.requests import Admission, Done, Refusal, Request, Verdict
+from kafkaesque.queues.requests import ADMITTED, Admission, Done, Refusal, Request, Verdict
 from kafkaesque.queues.runs import Run, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
 from kafkaesque.queues.upkeep import Upkeep, counted
 
 Good = tuple[d.Runs, tuple[r.Claim, ...]]
-_ADMITTED: Final = Admission(Verdict.ADMITTED)
 _FULL: Final = Admission(Verdict.FULL)
 
 
@@ -98,13 +97,16 @@ class Engine:
         """
         count, size = counted(self._context)
         known = self._known_count()
+        is_full = self._is_full(count + len(sizes), size + sum(sizes), known)
+        if not is_full and not any(identities):
+            return [ADMITTED] * len(sizes)
         admissions: list[Admission] = []
         twins: dict[bytes, int] = {}
         for number, (identity, each) in enumerate(zip(identities, sizes, strict=True)):
             admission = self._known(identity, twins)
             if admission is None:
                 is_full = self._is_full(count + 1, size + each, known + len(twins) + bool(identity))
-                admission = _FULL if is_full else _ADMITTED
+                admission = _FULL if is_full else ADMITTED
                 if not is_full:
                     count, size = count + 1, size + each
                     if identity:

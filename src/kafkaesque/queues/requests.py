@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkaesque.queues.arrival import Arrival
 from kafkaesque.queues.decisions import Reason
@@ -382,3 +382,7 @@ class Admission(NamedTuple):
     original: int = -1
     #: Which one of the same batch that is.
     twin: int = -1
+
+
+#: Of most messages.
+ADMITTED: Final = Admission(Verdict.ADMITTED)

@@ -41,6 +41,17 @@ class _Piece(NamedTuple):
     headers: list[BatchHeader]
 
 
+class _Kept(NamedTuple):
+    """Records of a batch, which nobody changes: other queues may have the same ones."""
+
+    end: int
+    #: What the batch takes.
+    size: int
+    records: dict[int, Record]
+    #: What the records count for where they are taken (`size_of`).
+    counted: int
+
+
 class Found(NamedTuple):
     """What was read."""
 
@@ -66,8 +77,8 @@ class Bodies:
     def __init__(self, locate: Locate) -> None:
         #: Reads batches of the log from the one with an offset on.
         self.locate = locate
-        #: By base offset: the end, the bytes, the records by offset.
-        self._kept: OrderedDict[int, tuple[int, int, dict[int, Record]]] = OrderedDict()
+        #: By base offset.
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._kept_bytes = 0
         #: What was read last. One batch alone may make it long, and then it is taken at once.
         self._piece: _Piece | None = None
@@ -86,17 +97,19 @@ class Bodies:
 
         Called at once if all of it is in memory.
         """
-        _Reading(self, offsets, bytes_max, on_done).go_on()
+        _Reading(self, list(offsets), bytes_max, on_done).go_on()
 
-    def find(self, offset: int) -> tuple[int, dict[int, Record]] | None:
-        """Return the records of the batch that has an offset, and its end, if it is in memory.
+    def find(self, offset: int) -> tuple[int, dict[int, Record], int] | None:
+        """Return of the batch that has an offset, if it is in memory, its end and its records.
+
+        The last number is what these count for.
 
         An offset that was read, and that no batch has, is one of the next batch.
         """
-        for base_offset, (end, _, records) in reversed(self._kept.items()):
-            if base_offset <= offset < end:
+        for base_offset, kept in reversed(self._kept.items()):
+            if base_offset <= offset < kept.end:
                 self._kept.move_to_end(base_offset)
-                return end, records
+                return kept.end, kept.records, kept.counted
         piece = self._piece
         if piece is None or not piece.first <= offset < piece.end:
             return None
@@ -104,11 +117,12 @@ class Bodies:
         if at >= len(piece.headers) - 1:
             self._piece = None
         if at == len(piece.headers):
-            return piece.end, {}
+            return piece.end, {}, 0
         header = piece.headers[at]
         records = _decode(piece.data, header)
-        self._keep(header, records)
-        return header.next_offset, records
+        counted = sum(map(size_of, records.values()))
+        self.keep(header.base_offset, header.next_offset, header.size_bytes, records, counted)
+        return header.next_offset, records, counted
 
     def take_piece(self, offset: int, data: bytes) -> None:
         """Take what was read from an offset on."""
@@ -116,15 +130,26 @@ class Bodies:
         end = headers[-1].next_offset if headers else offset
         self._piece = _Piece(data, offset, end, [each for each in headers if not each.is_control])
 
-    def _keep(self, header: BatchHeader, records: dict[int, Record]) -> None:
-        """Keep a batch's records for those that come next."""
-        size = header.size_bytes
-        if size > KEPT_BYTES_MAX or header.base_offset in self._kept:
-            return
-        self._kept[header.base_offset] = header.next_offset, size, records
+    def keep(
+        self, base_offset: int, end: int, size: int, records: dict[int, Record], counted: int
+    ) -> bool:
+        """Keep a batch's records for those that come next, if there is room; tell whether it is.
+
+        Whoever keeps what is not committed yet calls `forget` if it may never be.
+        """
+        if size > KEPT_BYTES_MAX or base_offset in self._kept:
+            return False
+        self._kept[base_offset] = _Kept(end, size, records, counted)
         self._kept_bytes += size
         while len(self._kept) > KEPT_MAX or self._kept_bytes > KEPT_BYTES_MAX:
-            self._kept_bytes -= self._kept.popitem(last=False)[1][1]
+            self._kept_bytes -= self._kept.popitem(last=False)[1].size
+        return True
+
+    def drop(self, base_offset: int) -> None:
+        """Keep a batch no longer, if it is kept."""
+        kept = self._kept.pop(base_offset, None)
+        if kept is not None:
+            self._kept_bytes -= kept.size
 
 
 def locate_here(disk: Disk, partition: Partition, offset: int, on_read: OnRead) -> None:
@@ -165,7 +190,7 @@ class _Reading:
     def __init__(
         self,
         bodies: Bodies,
-        offsets: Sequence[int],
+        offsets: list[int],
         bytes_max: int,
         on_done: OnRecords,
     ) -> None:
@@ -199,13 +224,26 @@ class _Reading:
                 self._forgotten = self._bodies.forgotten
                 self._bodies.locate(offset, self._on_read)
                 return
-            end, records = found
-            if not self._take(records, end):
+            end, records, counted = found
+            if not self._take_whole(records, counted) and not self._take(records, end):
                 break
         self._finish()
 
     def _finish(self) -> None:
         self._on_done(Found(self._found, self._offsets[self._at :]))
+
+    def _take_whole(self, records: dict[int, Record], counted: int) -> bool:
+        """Take all records of a batch at once, if they are what is wanted next, and fit."""
+        offsets, at = self._offsets, self._at
+        end = at + len(records)
+        if not records or end > len(offsets) or counted > self._left:
+            return False
+        if list(records) != offsets[at:end]:
+            return False
+        self._found.update(records)
+        self._left -= counted
+        self._at = end
+        return True
 
     def _take(self, records: dict[int, Record], end: int) -> bool:
         """Take the wanted records before an offset; False: there is no more room."""

@@ -24,6 +24,7 @@ from kafkaesque.broker.partitions.partition_tables import (
     PartitionTables,
 )
 from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
+from kafkaesque.broker.queues.put_batches import NewestBatches, PutBatch, PutBatches
 from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.broker.queues.referenced_bodies import ReferencedBodies, ReferencedLogs
 from kafkaesque.broker.queues.way_out import WayOut, way_out_of
@@ -31,6 +32,7 @@ from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.requests.queue_requests import LINGER_MS, WAIT_MS_MAX, ConsumerName
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
+from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.errors import (
     InvalidRequest,
     LeaderNotAvailable,
@@ -70,6 +72,9 @@ class HostParts:
     #: Topics that have bodies of queues' messages.
     referenced: ReferencedLogs
     checks: BatchChecks
+    #: What is put into queues, for those that get the same, and for those who wait for it.
+    batches: PutBatches
+    newest: NewestBatches
     #: Told of a message that is to be appended to another queue.
     on_move: Callable[["QueueHost", r.Move], None]
     #: Told when a queue's log has grown, or may have become shorter.
@@ -132,6 +137,16 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
             locate_here(self._parts.disk, partition, offset, on_read)
 
     # -- asking the engine
+
+    def keep_put(self, batch: PutBatch, appended: bytearray) -> None:
+        """A batch was appended as it is: keep it, if somebody waits for messages.
+
+        Whoever is given them is given them at the commit.
+        """
+        # What is encrypted is not in memory longer than it has to be.
+        if self.queue.is_waited_for and not self._own_partition().config.is_encrypted:
+            self.note_begun()
+            self._parts.newest.keep(self.bodies, batch, read_batch_header(appended))
 
     def new_token(self) -> RequestToken:
         """Return a name for a request to the engine."""
@@ -327,6 +342,8 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
 
     def on_following(self) -> None:
         self.leadership += 1
+        # What is not committed may never be.
+        self.bodies.forget()
         self.wanted_ms = self._parts.clock.now_ms()
         self.consumers = {}
         super().on_following()

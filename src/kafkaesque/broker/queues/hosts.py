@@ -23,6 +23,7 @@ from kafkaesque.broker.queues.counting import count
 from kafkaesque.broker.queues.cursor_host import CursorHost
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.queues.memory_log import Memory
+from kafkaesque.broker.queues.put_batches import NewestBatches, PutBatches
 from kafkaesque.broker.queues.putting import OnPut, Putting
 from kafkaesque.broker.queues.referenced_bodies import ReferencedLogs
 from kafkaesque.broker.queues.transient_host import TransientHost
@@ -104,6 +105,8 @@ class QueueHosts:
             forwarder=forwarder,
             referenced=ReferencedLogs(metadata, forwarder),
             checks=checks,
+            batches=PutBatches(),
+            newest=NewestBatches(),
             on_move=lambda host, move: self.on_move(host, move),
             on_changed=self._note_changed,
             on_begun=self._note_begun,
@@ -189,7 +192,7 @@ class QueueHosts:
         host = self.find(TopicId(request.log_id), request.partition)
         if host is None:
             raise NotLeader("the queue's log is not on this broker")
-        return Putting(host, self._parts.checks, request, on_done).begin()
+        return Putting(host, self._parts, request, on_done).begin()
 
     def serve_here(
         self, request: AnyQueueRequest, result_type: type[ResultT], on_done: OnOutcome[ResultT]

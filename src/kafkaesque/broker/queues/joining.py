@@ -16,7 +16,8 @@ from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.queues.host import QueueHost
-from kafkaesque.broker.queues.putting import FULL, filled, identity_of_record, places, stripped
+from kafkaesque.broker.queues.put_batches import identity_of_record
+from kafkaesque.broker.queues.putting import FULL, filled, places, stripped
 from kafkaesque.broker.requests.commands import AddToTransaction, ProduceResult
 from kafkaesque.broker.requests.transaction_requests import JoinedTransaction, JoinTransaction
 from kafkaesque.env.clock import Clock

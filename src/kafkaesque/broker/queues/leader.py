@@ -56,7 +56,7 @@ def serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_done
 def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_done: OnDone) -> None:
     match request:
         case q.PutMessages():
-            Putting(host, parts.checks, request, on_done).begin()
+            Putting(host, parts, request, on_done).begin()
         case q.MoveMessages():
             Moving(host, request, on_done).begin()
         case q.TakeMessages():
@@ -316,16 +316,16 @@ def _hand_out(
         if lost and not records:
             take_others()
             return
-        on_done(
-            q.TakenMessages(
-                [
-                    _message(
-                        record, attempt := attempts[offset], attempt - 1 - excused.get(offset, 0)
-                    )
-                    for offset, record in records
-                ]
+        messages: list[q.QueueMessage] = []
+        for offset, (_, timestamp_ms, key, value, headers) in records:
+            attempt = attempts[offset]
+            failures = attempt - 1 - excused.get(offset, 0)
+            # As `_message` does: this is done for each message that is taken.
+            message = q.QueueMessage(
+                offset, attempt, failures, timestamp_ms, key, value, tuple(headers)
             )
-        )
+            messages.append(message)
+        on_done(q.TakenMessages(messages))
 
     host.bodies.read(offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
-from kafkaesque.broker.queues.host import QueueHost, refusal_of
+from kafkaesque.broker.partitions.batch_checks import LongCheck
+from kafkaesque.broker.queues.host import HostParts, QueueHost, refusal_of
+from kafkaesque.broker.queues.put_batches import PutBatch
 from kafkaesque.broker.queues.unheeded import unheeded
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import (
@@ -32,8 +33,7 @@ from kafkaesque.model.message_headers import (
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues import requests as r
-from kafkaesque.queues.arrival import counted_size_of
-from kafkaesque.queues.requests import Verdict
+from kafkaesque.queues.requests import ADMITTED, Verdict
 
 #: A message for which there is no room.
 FULL = -1
@@ -55,22 +55,25 @@ class Putting:
     """
 
     __slots__ = (
-        "_checks",
+        "_batch",
         "_has_references",
         "_host",
         "_is_strict",
         "_offsets",
         "_on_done",
         "_overflowing",
+        "_parts",
         "_records",
         "_timeout_ms",
     )
 
     def __init__(
-        self, host: QueueHost, checks: BatchChecks, request: PutMessages, on_done: OnPut
+        self, host: QueueHost, parts: HostParts, request: PutMessages, on_done: OnPut
     ) -> None:
         self._host = host
-        self._checks = checks
+        self._parts = parts
+        #: What is appended, as it came; None: it was changed.
+        self._batch: PutBatch | None = parts.batches.read(request.records)
         self._records = bytearray(request.records)
         self._timeout_ms = request.timeout_ms
         self._is_strict = request.is_strict is True
@@ -91,7 +94,9 @@ class Putting:
         if header.is_compressed or header.is_control or header.producer_id >= 0:
             raise InvalidRecord("messages for a queue come in a plain batch without compression")
         words = _BUT_REFERENCES if self._has_references else _OF_BROKERS
-        self._records = _without_words_of_brokers(self._records, words)
+        found = _without_words_of_brokers(self._records, words)
+        if found is not self._records:
+            self._records, self._batch = found, None
         if self._is_strict and unheeded(self._records, self._host.policy):
             # Its options may have been changed a moment ago, and this broker may not know yet.
             self._host.when_options_are_known(OPTIONS_MS_MAX, self._append_if_heeded)
@@ -128,8 +133,11 @@ class Putting:
             checked=checked,
         )
         if check is not None:
-            self._checks.run(check, lambda: self._append_checked(check))
+            self._parts.checks.run(check, lambda: self._append_checked(check))
             return False
+        is_whole = header.record_count == header.last_offset_delta + 1
+        if self._batch is not None and is_whole and not self._has_references:
+            self._host.keep_put(self._batch, self._records)
         if self._overflowing:
             # At once: nobody may have them.
             token, end = self._host.new_token(), self._host.queue.state.end
@@ -145,11 +153,12 @@ class Putting:
 
     def _admit(self) -> None:
         """Ask the engine for each message, and keep those that may be appended."""
-        whole = decode_batch(self._records, _BYTES_MAX)
-        records = whole[: len(whole) - self._overflowing]
-        identities = [identity_of_record(record) for record in records]
-        sizes = [counted_size_of(record) for record in records]
-        admissions = self._host.admit(identities, sizes)
+        batch = self._batch or PutBatch(bytes(self._records))
+        whole, count = batch.records, len(batch.records) - self._overflowing
+        records = whole[:count]
+        admissions = self._host.admit(batch.identities[:count], batch.sizes[:count])
+        if not self._offsets and admissions.count(ADMITTED) == count:
+            return
         kept = _having(Verdict.ADMITTED, records, admissions)
         offsets = places(admissions)
         # A batch that was thinned out before, and checked off the loop, is thinned out once more.
@@ -164,6 +173,7 @@ class Putting:
             kept += late
         numbered = [each._replace(offset=number) for number, each in enumerate(kept)]
         self._records = encode_batch(numbered) if numbered else bytearray()
+        self._batch = None
 
     def _confirm_without_append(self) -> None:
         """All were duplicates, or there was no room: say so when the originals are committed."""
@@ -217,14 +227,6 @@ def _having(
     """Return the messages of which this was said."""
     said = zip(records, admissions, strict=True)
     return [record for record, admission in said if admission.verdict is verdict]
-
-
-def identity_of_record(record: Record) -> bytes:
-    """Return the identity that a message says it has; empty: none."""
-    for name, value in record.headers:
-        if name == IDENTITY and value is not None and len(value) == 16:
-            return value
-    return b""
 
 
 def places(admissions: Sequence[r.Admission]) -> list[int | None]:

@@ -14,6 +14,7 @@ from kafkaesque.broker.queues.memory_log import (
     MemoryBodies,
     MemoryLog,
 )
+from kafkaesque.broker.queues.put_batches import PutBatch
 from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.errors import NotLeader
@@ -48,6 +49,10 @@ class TransientHost(QueueHost):
         if not self.queue.is_leading:
             raise NotLeader("the queue is gone")
         return self.log
+
+    def keep_put(self, batch: PutBatch, appended: bytearray) -> None:
+        # All of it is in memory.
+        pass
 
     @property
     def is_led(self) -> bool:

@@ -207,9 +207,7 @@ class Connection:
         self._was_paused = self.is_paused
         return events
 
-    def receive_pubacks(
-        self, data: bytes | bytearray | memoryview, now_ms: int
-    ) -> tuple[int, ...]:
+    def receive_pubacks(self, data: bytes | bytearray | memoryview, now_ms: int) -> tuple[int, ...]:
         """Return packet ids, if these bytes are PUBACKs without a reason, and nothing else.
 
         Else, and where something stands against taking them now, nothing is done: the bytes are
