@@ -141,6 +141,7 @@ class MqttConnection(MqttLink):
             while events and not self.is_over:
                 for event in events:
                     self._take(event)
+                self._publishing.flush()
                 if self._has_acked:
                     self._has_acked = False
                     self._delivering.go_on()
@@ -170,6 +171,10 @@ class MqttConnection(MqttLink):
         match event:
             case Publish():
                 self._publishing.take(event)
+                return
+        # What was published before comes first.
+        self._publishing.flush()
+        match event:
             case Pubrel():
                 self._publishing.release(event)
             case Subscribe():
@@ -201,6 +206,7 @@ class MqttConnection(MqttLink):
         while self._events and not self._busy and not self.is_over:
             self.waiting -= 1
             self._carry_out(self._events.pop(0))
+        self._publishing.flush()
         if not self._is_receiving and self.connection is not None and not self.is_over:
             self._receive()
             self.maybe_resume()

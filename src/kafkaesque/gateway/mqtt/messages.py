@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -98,6 +99,18 @@ def publication_of(
     )
     routed = RoutedMessage(key=key, headers=texts, body=message.body)
     return Publication(routed, kept, topic_headers=shown, live=message, show=shown_headers)
+
+
+def run_of(packets: Sequence[Publish], topic: str, client_id: str) -> list[NewMessage]:
+    """Return messages as `publication_of` does, which have one topic, QoS 1 and no properties.
+
+    Raises:
+        BadName: the topic has too many levels.
+    """
+    key = routing_key_of(topic).encode()
+    stored = write_stored(StoredMessage(1, False, False, client_id))
+    headers: Headers = ((STORED_MQTT, stored),)
+    return [NewMessage(each.payload, key, headers) for each in packets]
 
 
 # -- to clients
@@ -330,4 +343,5 @@ __all__ = [
     "publication_of",
     "read_kept",
     "read_publish",
+    "run_of",
 ]

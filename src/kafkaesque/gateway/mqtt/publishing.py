@@ -17,13 +17,15 @@ from kafkaesque.broker.doors.live import LiveMessage
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE
 from kafkaesque.gateway.mqtt.authorization import may_publish
 from kafkaesque.gateway.mqtt.journal import Journal, Staged
-from kafkaesque.gateway.mqtt.messages import publication_of, read_kept, read_publish
+from kafkaesque.gateway.mqtt.messages import publication_of, read_kept, read_publish, run_of
+from kafkaesque.gateway.mqtt.names import routing_key_of
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.sys_topics import is_of_sys
 from kafkaesque.model.errors import InvalidRequest, MessageTooLarge, OverBound, RequestRefused
 from kafkaesque.protocols.mqtt.errors import MqttError
 from kafkaesque.protocols.mqtt.exchanges import IncomingExchanges
 from kafkaesque.protocols.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from kafkaesque.protocols.mqtt.properties import NO_PROPERTIES
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
 from kafkaesque.routing.errors import BadName
 from kafkaesque.routing.exchanges.topology import DEFAULT_VHOST, NAMES_EXCHANGE
@@ -49,7 +51,7 @@ class _Answer:
 class Publishing:
     """See the module."""
 
-    __slots__ = ("_answers", "_incoming", "_journal", "_link", "_repeats", "_under_way")
+    __slots__ = ("_answers", "_incoming", "_journal", "_link", "_repeats", "_run", "_under_way")
 
     def __init__(self, link: MqttLink, journal: Journal) -> None:
         self._link: Final = link
@@ -60,6 +62,8 @@ class Publishing:
         #: Answers to messages of QoS 2 that came again while they were on their way.
         self._repeats: Final[dict[int, list[_Answer]]] = {}
         self._under_way = 0
+        #: Messages of QoS 1 to one topic, which go on together.
+        self._run: list[tuple[Publish, _Answer]] = []
 
     @property
     def is_busy(self) -> bool:
@@ -74,7 +78,7 @@ class Publishing:
     # -- from the client
 
     def take(self, packet: Publish) -> None:
-        """Publish a message."""
+        """Publish a message; after all that came together, call `flush`."""
         self._link.desk.sys_topics.received += 1
         answer = _Answer()
         if packet.qos:
@@ -86,6 +90,53 @@ class Publishing:
         if reason is not None:
             self._end(packet, answer, reason)
             return
+        run = self._run
+        if run and run[0][0].topic != packet.topic:
+            self.flush()
+        if packet.qos == 1 and not packet.retain and packet.properties is NO_PROPERTIES:
+            self._run.append((packet, answer))
+            return
+        self.flush()
+        self._publish_alone(packet, answer)
+
+    def flush(self) -> None:
+        """Let the messages go on that were taken since."""
+        run = self._run
+        if not run:
+            return
+        self._run = []
+        if len(run) == 1 or not self._publish_run(run):
+            for packet, answer in run:
+                self._publish_alone(packet, answer)
+
+    def _publish_run(self, run: list[tuple[Publish, _Answer]]) -> bool:
+        """Publish messages together; False: it has to be one by one, and nothing is done."""
+        link, topic = self._link, run[0][0].topic
+        exchanges = link.desk.doors.exchanges
+        try:
+            key = routing_key_of(topic)
+        except BadName:
+            return False
+        route = exchanges.plain_route(DEFAULT_VHOST, NAMES_EXCHANGE, key)
+        if route is None:
+            return False
+        messages = run_of([packet for packet, _ in run], topic, link.client_id)
+        count, size, places = len(run), sum(len(each.payload) for each, _ in run), len(route.queues)
+
+        def on_kept(refused: dict[int, RequestRefused]) -> None:
+            self._under_way -= count
+            link.add_waiting(-count, -size)
+            for number, (packet, answer) in enumerate(run):
+                self._on_published(packet, answer, refused.get(number, places))
+
+        if not exchanges.send_run(DEFAULT_VHOST, route, messages, on_kept):
+            return False
+        link.charge(PRODUCER_BYTE_RATE, size)
+        self._under_way += count
+        link.add_waiting(count, size)
+        return True
+
+    def _publish_alone(self, packet: Publish, answer: _Answer) -> None:
         now_ms = self._link.shared.clock.wall_ms()
         try:
             message = read_publish(packet, self._link.origin_of, now_ms)
