@@ -23,6 +23,8 @@ def good_runs(
 
     Late is a claim of a message that waits again, and that nobody has had since.
     """
+    if len(claims) == 1 and _fits_whole(state, claims[0]):
+        return (Run(claims[0].first, claims[0].end),), ()
     good: set[int] = set()
     stale: list[Claim] = []
     for claim in claims:
@@ -34,12 +36,20 @@ def good_runs(
     return runs_of(sorted(good)), tuple(stale)
 
 
+def _fits_whole(state: State, claim: Claim) -> bool:
+    """Whether all messages of a claim are in flight, for its attempt, and free to be settled."""
+    first, end, attempt = claim
+    if state.staged or 0 in state.owners.values(first, end):
+        return False
+    return state.attempts.values(first, end).count(attempt) == end - first
+
+
 def _fitting(state: State, claim: Claim, *, may_be_late: bool) -> list[int]:
     first, end, attempt = claim
+    if _fits_whole(state, claim):
+        return list(range(first, end))
     owners = state.owners.values(first, end)
     attempts = state.attempts.values(first, end)
-    if 0 not in owners and attempts.count(attempt) == end - first and not state.staged:
-        return list(range(first, end))
     late = (Place.READY, Place.DELAYED)
     return [
         offset

@@ -182,7 +182,8 @@ class State:
         assumed = self.size_assumed
         if not self.sizes:
             return assumed * (end - first)
-        return sum(size or assumed for size in self.sizes.values(first, end))
+        sizes = self.sizes.values(first, end)
+        return sum(sizes) + (assumed * sizes.count(0) if assumed else 0)
 
     def failures_of(self, offset: int) -> int:
         """Return how many attempts have failed."""

@@ -35,7 +35,7 @@ from kafkaesque.protocols.mqtt.exchanges import Outcome, OutgoingExchanges
 from kafkaesque.protocols.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
 from kafkaesque.protocols.mqtt.publish_path import flags_of
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
-from kafkaesque.routing.names import levels_of_key
+from kafkaesque.routing.names import NameKey, levels_of_key
 
 #: Messages of QoS 1 and 2 that one client has at a time, whatever it says that it takes.
 IN_FLIGHT_MAX: Final = 128
@@ -45,6 +45,9 @@ BACKLOG_BYTES_MAX: Final = 1024 * 1024
 #: Packet ids of the session's messages; those above are of all others.
 _SESSION_IDS: Final = 32_767
 _ID_MAX: Final = 65_535
+#: Flags of a message of QoS 1.
+_PLAIN: Final = flags_of(1)
+_RETAINED: Final = flags_of(1, retain=True)
 # To look a member up in its class takes as long as three calls.
 _DONE: Final = Outcome.DONE
 
@@ -136,12 +139,18 @@ class Delivering:
             messages = journal.take(feed, messages)
         sending = _Sending(self)
         read, wanting, own_id = link.desk.kept.read, link.subscriptions.wanting, link.client_id
+        # One after the other mostly has the same name, and the same publisher.
+        last: tuple[NameKey, bool] | None = None
+        last_match: Match | None = None
         for each in messages:
             kept = read(each)
             match = None if is_quiet else journal.match(each)
             if match is None:
-                found = wanting(kept.message.key)
-                match = match_of(found, is_own=kept.client_id == own_id)
+                key, is_own = kept.message.key, kept.client_id == own_id
+                if last is None or key != last[0] or is_own is not last[1]:
+                    last = key, is_own
+                    last_match = match_of(wanting(key), is_own=is_own)
+                match = last_match
             taken = Taken(feed, each.offset, each.attempt)
             if match is None:
                 # It was for a subscription that is gone, and was not sent.
@@ -475,13 +484,34 @@ class _Sending:
     sent and has all rights, messages without an end of life. Whatever else there is, it leaves.
     """
 
-    __slots__ = ("_count", "_delivering", "_is_plain", "_left", "_link", "_now_ms", "_size")
+    __slots__ = (
+        "_begin",
+        "_count",
+        "_deliver",
+        "_delivering",
+        "_encoded",
+        "_is_plain",
+        "_left",
+        "_link",
+        "_now_ms",
+        "_publish",
+        "_size",
+        "_taken",
+        "_version",
+    )
 
     def __init__(self, delivering: Delivering) -> None:
         self._delivering: Final = delivering
         link = self._link = delivering.link
         self._now_ms: Final = link.shared.clock.wall_ms()
         self._is_plain: Final = link.rights is None
+        # What is looked up for each message otherwise.
+        self._encoded: Final = link.desk.encoded
+        self._version: Final = link.codec.version
+        self._publish: Final = link.codec.publish
+        self._deliver: Final = link.deliver
+        self._begin: Final = delivering._under_way.try_begin
+        self._taken: Final = delivering._taken
         self._count = 0
         self._size = 0
         self.look()
@@ -494,30 +524,28 @@ class _Sending:
 
     def send(self, kept: Kept, match: Match, taken: Taken, packet_id: int) -> bool:
         """Send a message; False: it is not for this one to send."""
-        message, link, delivering = kept.message, self._link, self._delivering
-        qos = min(match.qos, message.qos)
-        if self._left < 0 or qos != 1 or message.expires_ms:
+        message = kept.message
+        if self._left < 0 or message.expires_ms:
             return False
-        under_way = delivering._under_way
-        if not under_way.has_room or under_way.has(packet_id):
+        is_retained = False
+        if match.qos != 1 or message.qos != 1 or match.as_published:
+            if min(match.qos, message.qos) != 1:
+                return False
+            is_retained = match.as_published and message.is_retained
+            match = Match(1, is_retained, match.identifiers)
+        variant = kept.variant(self._encoded, self._version, self._now_ms)
+        # First the id: what is published may give the client an alias for the topic.
+        if variant is None or not self._begin(packet_id):
             return False
-        codec = link.codec
-        variant = kept.variant(link.desk.encoded, codec.version, self._now_ms)
-        if variant is None:
-            return False
-        is_retained = match.as_published and message.is_retained
-        flags = flags_of(1, retain=is_retained)
-        raw = codec.publish(variant, flags, packet_id, match.identifiers)
+        raw = self._publish(variant, _RETAINED if is_retained else _PLAIN, packet_id, match[2])
         if raw is None:
+            self._delivering._under_way.on_puback(packet_id)
             return False
-        link.deliver(raw)
+        self._deliver(raw)
         self._count += 1
         self._size += len(raw)
         self._left -= len(raw)
-        under_way.begin(packet_id, 1)
-        if match.qos != 1 or match.as_published:
-            match = Match(1, is_retained, match.identifiers)
-        delivering._taken[packet_id] = Sent(taken, message.key, match)
+        self._taken[packet_id] = Sent(taken, message.key, match)
         return True
 
     def end(self) -> None:

@@ -85,6 +85,14 @@ class OutgoingExchanges:
             raise InvariantBroken(f"no message can be sent with packet id {packet_id}")
         stages[packet_id] = _AWAITS_PUBACK if qos == 1 else Stage.AWAITS_PUBREC
 
+    def try_begin(self, packet_id: int) -> bool:
+        """A message of QoS 1 is sent, if its id is free and there is room; tell whether it is."""
+        stages = self._stages
+        if len(stages) >= self.in_flight_max or packet_id in stages:
+            return False
+        stages[packet_id] = _AWAITS_PUBACK
+        return True
+
     def resume(self, packet_id: int) -> None:
         """A message was sent by another connection of the session, and PUBREC has come for it."""
         self._stages[packet_id] = Stage.AWAITS_PUBCOMP

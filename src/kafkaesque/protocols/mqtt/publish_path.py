@@ -99,7 +99,18 @@ class PublishVariant:
     once. `properties` holds neither an alias nor subscription identifiers.
     """
 
-    __slots__ = ("_copy", "_copy_of", "_properties_bytes", "_tail", "is_v5", "topic", "topic_raw")
+    __slots__ = (
+        "_copy",
+        "_copy_of",
+        "_head",
+        "_head_flags",
+        "_payload",
+        "_properties",
+        "_rest",
+        "is_v5",
+        "topic",
+        "topic_raw",
+    )
 
     def __init__(
         self,
@@ -112,15 +123,20 @@ class PublishVariant:
         self.topic = topic
         self.topic_raw = write_text(topic)
         self.is_v5 = version is _V5
-        self._tail = payload
-        self._properties_bytes = 0
+        self._payload = payload
+        self._properties = b""
+        #: What stands behind the packet id of a plain copy.
+        self._rest = payload
+        #: What stands before it in the last plain copies that had one, and their flags.
+        self._head = b""
+        self._head_flags = -1
         #: The last plain copy, and what it was made of: clients that began together have the same.
         self._copy = b""
         self._copy_of = -1
-        if self.is_v5 and properties is not NO_PROPERTIES:
-            raw = write_bare_properties(properties)
-            self._properties_bytes = len(raw)
-            self._tail = raw + payload
+        if self.is_v5:
+            if properties is not NO_PROPERTIES:
+                self._properties = write_bare_properties(properties)
+            self._rest = write_varint(len(self._properties)) + self._properties + payload
 
     def write(
         self,
@@ -141,7 +157,14 @@ class PublishVariant:
         if topic_raw is None and not more_properties:
             copy_of = packet_id << 4 | flags
             if copy_of != self._copy_of:
-                self._copy = self._write(flags, packet_id, self.topic_raw, b"")
+                if not packet_id:
+                    self._copy = self._write(flags, 0, self.topic_raw, b"")
+                else:
+                    if flags != self._head_flags:
+                        size = len(self.topic_raw) + U16.size + len(self._rest)
+                        self._head = _first_bytes(flags, size) + self.topic_raw
+                        self._head_flags = flags
+                    self._copy = self._head + U16.pack(packet_id) + self._rest
                 self._copy_of = copy_of
             return self._copy
         head = self.topic_raw if topic_raw is None else topic_raw
@@ -150,16 +173,21 @@ class PublishVariant:
     def _write(self, flags: int, packet_id: int, head: bytes, more_properties: bytes) -> bytes:
         if packet_id:
             head += U16.pack(packet_id)
-        if self.is_v5:
-            size = len(more_properties) + self._properties_bytes
-            head += (write_varint(size) if size else b"\0") + more_properties
-        tail = self._tail
-        size = len(head) + len(tail)
-        if size < 0x80:
-            return bytes((_PUBLISH | flags, size)) + head + tail
-        if size > VARINT_MAX:
-            raise ValueError(f"a packet has at most {VARINT_MAX} bytes, not {size}")
-        return bytes((_PUBLISH | flags,)) + write_varint(size) + head + tail
+        rest = self._rest
+        if more_properties:
+            size = len(more_properties) + len(self._properties)
+            head += write_varint(size) + more_properties
+            rest = self._properties + self._payload
+        return _first_bytes(flags, len(head) + len(rest)) + head + rest
+
+
+def _first_bytes(flags: int, size: int) -> bytes:
+    """Return the fixed header of a PUBLISH with so many bytes behind it."""
+    if size < 0x80:
+        return bytes((_PUBLISH | flags, size))
+    if size > VARINT_MAX:
+        raise ValueError(f"a packet has at most {VARINT_MAX} bytes, not {size}")
+    return bytes((_PUBLISH | flags,)) + write_varint(size)
 
 
 def flags_of(qos: int, *, retain: bool = False, dup: bool = False) -> int:
