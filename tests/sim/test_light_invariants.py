@@ -119,6 +119,7 @@ def test_an_id_that_is_in_flight_twice_is_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(delivering, "_SESSION_IDS", 3)
     monkeypatch.setattr(OutgoingExchanges, "has", lambda *_: False)
     monkeypatch.setattr(OutgoingExchanges, "begin", begin)
+    monkeypatch.setattr(OutgoingExchanges, "try_begin", lambda *said: begin(*said, 1) or True)
     find(scenarios.in_flight, [1, 2], "an id is in flight twice")
 
 
@@ -126,16 +127,25 @@ def test_a_cursor_that_passes_what_is_not_acknowledged_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a position in a log does: what is acknowledged ends all before it."""
-    take = Delivering.take
+    take, acknowledge = Delivering.take, Delivering.acknowledge
 
-    def pass_over(delivering: Delivering, packet: Any) -> None:
-        sent = delivering._taken.get(packet.packet_id)
+    def pass_over(delivering: Delivering, packet_id: int) -> None:
+        sent = delivering._taken.get(packet_id)
         for each in delivering._taken.values():
             if sent is not None and each.taken.offset < sent.taken.offset:
                 each.taken.feed.settle(each.taken)
+
+    def take_one(delivering: Delivering, packet: Any) -> None:
+        pass_over(delivering, packet.packet_id)
         take(delivering, packet)
 
-    monkeypatch.setattr(Delivering, "take", pass_over)
+    def take_all(delivering: Delivering, packet_ids: Sequence[int]) -> None:
+        for each in packet_ids:
+            pass_over(delivering, each)
+        acknowledge(delivering, packet_ids)
+
+    monkeypatch.setattr(Delivering, "take", take_one)
+    monkeypatch.setattr(Delivering, "acknowledge", take_all)
     find(scenarios.in_flight, [3], "messages never came")
 
 

@@ -163,6 +163,57 @@ def test_reading_pauses_where_too_many_requests_are_unanswered() -> None:
     assert len(broker.events) == 4
 
 
+def pubacks(*packet_ids: int) -> bytes:
+    return b"".join(b"\x40\x02" + each.to_bytes(2, "big") for each in packet_ids)
+
+
+@pytest.mark.parametrize("version", list(Version))
+def test_pubacks_that_came_together_are_their_packet_ids(version: Version) -> None:
+    broker = opened(version)
+    sent = pubacks(1, 7, 65_535)
+    for data in (sent, bytearray(sent), memoryview(sent)):
+        assert broker.connection.receive_pubacks(data, 5) == (1, 7, 65_535)
+    assert broker.connection.receive(sent, 5) == [p.Puback(packet_id=n) for n in (1, 7, 65_535)]
+
+
+def test_pubacks_that_came_together_are_a_sign_of_life() -> None:
+    broker = connected(keep_alive_s=10)
+    broker.connection.receive_pubacks(pubacks(1), 5_000)
+    assert broker.deadline_ms() == 20_000
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        pubacks(1, 0, 2),
+        pubacks(1, 2)[:-1],
+        pubacks(1, 2)[:-2],
+        pubacks(1) + b"\xc0\x00\xc0\x00",
+        b"\xc0\x00\xc0\x00" + pubacks(1),
+        pubacks(1) + b"\x50\x02\x00\x02",
+        pubacks(1) + b"\x41\x02\x00\x02",
+        b"\x40\x03\x00\x01\x10\x40\x03\x00",
+    ],
+)
+def test_what_is_not_pubacks_alone_is_left_as_it_is(sent: bytes) -> None:
+    broker = opened(V5)
+    assert broker.connection.receive_pubacks(sent, 0) == ()
+    events = broker.connection.receive(sent, 0)
+    assert repr(events) == repr(opened(V5).connection.receive(sent, 0))
+
+
+def test_pubacks_wait_for_what_came_before_them() -> None:
+    broker = opened(V5)
+    broker.receive(publish(1, 1, V5)[:-1])
+    assert broker.connection.receive_pubacks(pubacks(1), 0) == ()
+    paused = opened(V3, acknowledges=False)
+    paused.receive(b"".join(publish(number, 1, V3) for number in (1, 2, 3, 4)))
+    assert paused.connection.receive_pubacks(pubacks(1), 0) == ()
+    strange = Broker()
+    assert strange.connection.receive_pubacks(pubacks(1), 0) == ()
+
+
 def test_a_client_of_3_1_1_that_never_releases_is_hung_up_on() -> None:
     broker = opened(V3)
     for number in range(1, LIMITS.in_flight_max + 1):
