@@ -147,7 +147,11 @@ def arrival_told(
 def _is_plain(header: BatchHeader, data: Buffer) -> bool:
     """Tell whether the header says all that there is to know of a batch in the clear."""
     is_whole = header.record_count == header.last_offset_delta + 1
-    return is_whole and not header.is_compressed and bytes(data).find(_MARK) < 0
+    if not is_whole or header.is_compressed:
+        return False
+    # All that is appended here comes as a bytearray: it need not be copied.
+    found = data if isinstance(data, bytes | bytearray) else bytes(data)
+    return _MARK not in found
 
 
 def _plain(header: BatchHeader, base_offset: int, wall_ms: int) -> Arrival:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafkaesque.broker.queues.bodies import Bodies, size_of
 from kafkaesque.model.batch import Attribute, BatchHeader
-from kafkaesque.model.message_headers import IDENTITY
+from kafkaesque.model.message_headers import IDENTITY, PREFIX
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.queues.arrival import counted_size_of
 
@@ -23,6 +23,7 @@ REMEMBERED_BYTES_MAX: Final = 1024 * 1024
 #: Batches that the queues of a broker keep because they were just put, and their bytes.
 NEWEST_MAX: Final = 1_024
 NEWEST_BYTES_MAX: Final = 4 * 1024 * 1024
+_PREFIX: Final = PREFIX.encode()
 
 
 class PutBatch:
@@ -31,6 +32,7 @@ class PutBatch:
     __slots__ = (
         "_at_offset",
         "_identities",
+        "_may_say_words",
         "_place",
         "_records",
         "_sizes",
@@ -41,6 +43,7 @@ class PutBatch:
     def __init__(self, raw: bytes) -> None:
         self.raw: Final = raw
         self._records: list[Record] | None = None
+        self._may_say_words: bool | None = None
         self._identities: list[bytes] = []
         self._sizes: list[int] = []
         #: What its messages count for where they are taken, once they are read.
@@ -60,6 +63,13 @@ class PutBatch:
             self._records = decode_batch(self.raw, BATCH_BYTES_MAX)
             self.counted = sum(map(size_of, self._records))
         return self._records
+
+    @property
+    def may_say_words(self) -> bool:
+        """Whether its messages may say what only clients of queues and brokers say."""
+        if self._may_say_words is None:
+            self._may_say_words = _PREFIX in self.raw
+        return self._may_say_words
 
     @property
     def identities(self) -> list[bytes]:

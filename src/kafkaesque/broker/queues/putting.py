@@ -27,7 +27,6 @@ from kafkaesque.model.message_headers import (
     IDENTITY,
     LOG_REFERENCE,
     ORIGIN,
-    PREFIX,
     STAGED,
 )
 from kafkaesque.model.record_errors import InvalidRecord
@@ -41,7 +40,6 @@ FULL = -1
 OPTIONS_MS_MAX = 5_000
 _OF_BROKERS = (DEATH, ORIGIN, STAGED, LOG_REFERENCE)
 _BUT_REFERENCES = (DEATH, ORIGIN, STAGED)
-_PREFIX = PREFIX.encode()
 _BYTES_MAX = 64 * 1024 * 1024
 
 OnPut = Callable[[PutResult | RequestRefused], None]
@@ -94,9 +92,10 @@ class Putting:
         if header.is_compressed or header.is_control or header.producer_id >= 0:
             raise InvalidRecord("messages for a queue come in a plain batch without compression")
         words = _BUT_REFERENCES if self._has_references else _OF_BROKERS
-        found = _without_words_of_brokers(self._records, words)
-        if found is not self._records:
-            self._records, self._batch = found, None
+        if self._batch is not None and self._batch.may_say_words:
+            found = _without_words_of_brokers(self._records, words)
+            if found is not self._records:
+                self._records, self._batch = found, None
         if self._is_strict and unheeded(self._records, self._host.policy):
             # Its options may have been changed a moment ago, and this broker may not know yet.
             self._host.when_options_are_known(OPTIONS_MS_MAX, self._append_if_heeded)
@@ -204,8 +203,7 @@ def _without_words_of_brokers(batch: bytearray, words: tuple[str, ...]) -> bytea
     Redriving asks it, so a publisher could say where an administrator's redrive brings messages;
     and by a reference it could read a topic that it has no right to.
     """
-    # Most batches are long and have none, so one search has to do for them.
-    if _PREFIX not in batch or not any(name.encode() in batch for name in words):
+    if not any(name.encode() in batch for name in words):
         return batch
     return encode_batch([stripped(record, words) for record in decode_batch(batch, _BYTES_MAX)])
 

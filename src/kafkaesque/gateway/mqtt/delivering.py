@@ -23,9 +23,9 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.gateway.mqtt.authorization import may_receive
 from kafkaesque.gateway.mqtt.feed import Feed, Taken
 from kafkaesque.gateway.mqtt.journal import Journal, OnDone, has_notes
-from kafkaesque.gateway.mqtt.messages import Kept
 from kafkaesque.gateway.mqtt.ports import MqttLink
 from kafkaesque.gateway.mqtt.retained_feed import RetainedFeed
+from kafkaesque.gateway.mqtt.sending import Sending
 from kafkaesque.gateway.mqtt.sent_as import Sent
 from kafkaesque.gateway.mqtt.shares import QOS_MAX, Shares
 from kafkaesque.gateway.mqtt.subscriptions import Match, Subscribed, match_of
@@ -45,9 +45,6 @@ BACKLOG_BYTES_MAX: Final = 1024 * 1024
 #: Packet ids of the session's messages; those above are of all others.
 _SESSION_IDS: Final = 32_767
 _ID_MAX: Final = 65_535
-#: Flags of a message of QoS 1.
-_PLAIN: Final = flags_of(1)
-_RETAINED: Final = flags_of(1, retain=True)
 # To look a member up in its class takes as long as three calls.
 _DONE: Final = Outcome.DONE
 
@@ -137,7 +134,8 @@ class Delivering:
         is_quiet = journal.is_quiet and not has_notes(messages)
         if not is_quiet:
             messages = journal.take(feed, messages)
-        sending = _Sending(self)
+        sending = Sending(link, self._under_way, self._taken)
+        sending.look(has_to_wait=self._has_to_wait)
         read, wanting, own_id = link.desk.kept.read, link.subscriptions.wanting, link.client_id
         # One after the other mostly has the same name, and the same publisher.
         last: tuple[NameKey, bool] | None = None
@@ -162,18 +160,21 @@ class Delivering:
                 self._send_or_wait(
                     _item(kept.message, match, taken, packet_id, is_repeated=is_repeated)
                 )
-                sending.look()
+                sending.look(has_to_wait=self._has_to_wait)
         sending.end()
         self.pump()
 
     def _send_or_wait(self, item: _Item) -> None:
         """Send a message of the session's queue, or have it wait behind those that do."""
-        link = self.link
-        has_to_wait = self._waiting or self._changes or link.is_over or link.is_slow
-        if has_to_wait or not self._can_send(item):
+        if self._has_to_wait or self.link.is_slow or not self._can_send(item):
             self._waiting.append(item)
         else:
             self._send(item)
+
+    @property
+    def _has_to_wait(self) -> bool:
+        """Whether nothing more of the session's queue may be sent at present."""
+        return bool(self._waiting or self._changes or self.link.is_over)
 
     def _on_shared(
         self, feed: Feed, subscribed: Subscribed, messages: Sequence[q.QueueMessage]
@@ -475,84 +476,6 @@ class Delivering:
         self._retained.end()
         for feed, each in unsent.items():
             feed.release([taken.claim for taken in each])
-
-
-class _Sending:
-    """Sends a run of messages of a session's queue, as `Delivering` sends each of them.
-
-    What such a run mostly has is looked at once for all: QoS 1, a client that reads what it is
-    sent and has all rights, messages without an end of life. Whatever else there is, it leaves.
-    """
-
-    __slots__ = (
-        "_begin",
-        "_count",
-        "_deliver",
-        "_delivering",
-        "_encoded",
-        "_is_plain",
-        "_left",
-        "_link",
-        "_now_ms",
-        "_publish",
-        "_size",
-        "_taken",
-        "_version",
-    )
-
-    def __init__(self, delivering: Delivering) -> None:
-        self._delivering: Final = delivering
-        link = self._link = delivering.link
-        self._now_ms: Final = link.shared.clock.wall_ms()
-        self._is_plain: Final = link.rights is None
-        # What is looked up for each message otherwise.
-        self._encoded: Final = link.desk.encoded
-        self._version: Final = link.codec.version
-        self._publish: Final = link.codec.publish
-        self._deliver: Final = link.deliver
-        self._begin: Final = delivering._under_way.try_begin
-        self._taken: Final = delivering._taken
-        self._count = 0
-        self._size = 0
-        self.look()
-
-    def look(self) -> None:
-        """Look how much the client may be sent."""
-        delivering, link = self._delivering, self._link
-        has_to_wait = delivering._waiting or delivering._changes or link.is_over
-        self._left = link.room_bytes if self._is_plain and not has_to_wait else -1
-
-    def send(self, kept: Kept, match: Match, taken: Taken, packet_id: int) -> bool:
-        """Send a message; False: it is not for this one to send."""
-        message = kept.message
-        if self._left < 0 or message.expires_ms:
-            return False
-        is_retained = False
-        if match.qos != 1 or message.qos != 1 or match.as_published:
-            if min(match.qos, message.qos) != 1:
-                return False
-            is_retained = match.as_published and message.is_retained
-            match = Match(1, is_retained, match.identifiers)
-        variant = kept.variant(self._encoded, self._version, self._now_ms)
-        # First the id: what is published may give the client an alias for the topic.
-        if variant is None or not self._begin(packet_id):
-            return False
-        raw = self._publish(variant, _RETAINED if is_retained else _PLAIN, packet_id, match[2])
-        if raw is None:
-            self._delivering._under_way.on_puback(packet_id)
-            return False
-        self._deliver(raw)
-        self._count += 1
-        self._size += len(raw)
-        self._left -= len(raw)
-        self._taken[packet_id] = Sent(taken, message.key, match)
-        return True
-
-    def end(self) -> None:
-        """Count what was sent."""
-        if self._count:
-            self._link.desk.sys_topics.sent += self._count
-            self._link.charge(CONSUMER_BYTE_RATE, self._size)
 
 
 def _item(
