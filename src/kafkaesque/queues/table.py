@@ -12,7 +12,7 @@ from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.live_offsets import OffsetRanges
-from kafkaesque.queues.arrival import arrival_of, told_of
+from kafkaesque.queues.arrival import Arrivals, told_of
 from kafkaesque.queues.claims import good_runs
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Decision, read_decision, write_decision
@@ -36,7 +36,7 @@ _ZERO = Offset(0)
 class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     """See the module, and `kafkaesque.tables.replicated` for how it is driven."""
 
-    __slots__ = ("_context", "_decided", "_engine", "has_own_log", "state", "tally")
+    __slots__ = ("_arrivals", "_context", "_decided", "_engine", "has_own_log", "state", "tally")
 
     def __init__(
         self,
@@ -45,9 +45,12 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         *,
         has_own_log: bool = True,
         tally: Tally | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
+        """`tally` and `arrivals` are those of all queues of a broker."""
         self.has_own_log = has_own_log
         self.tally = Tally() if tally is None else tally
+        self._arrivals = Arrivals() if arrivals is None else arrivals
         self._decided: Decision | None = None
         super().__init__(number, start_offset)
 
@@ -131,7 +134,7 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         if not self.has_own_log:
             return None
         # The queue's time may be ahead of the clock that stamped the batch: a message is no older.
-        arrival = arrival_of(header, data, base_offset, self.wall_ms)
+        arrival = self._arrivals.read(header, data, base_offset, self.wall_ms)
         changes = arrive(self.state, arrival)
         if self._engine is not None:
             self._engine.has_arrivals = True

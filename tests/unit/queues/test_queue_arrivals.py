@@ -8,7 +8,7 @@ from kafkaesque.model import message_headers as names
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
-from kafkaesque.queues.arrival import Details, arrival_of
+from kafkaesque.queues.arrival import Arrivals, Details, arrival_of
 
 WALL_MS = 1_000_000
 
@@ -37,3 +37,22 @@ def test_no_time_is_beyond_the_latest() -> None:
 @pytest.mark.parametrize("said", [b"0", b"-5", b"x", b"9" * 19])
 def test_a_duration_that_makes_no_sense_says_nothing(said: bytes) -> None:
     assert details(delay=said) == ()
+
+
+def test_a_batch_that_many_queues_get_arrives_the_same_in_each() -> None:
+    headers = ((names.PRIORITY, b"3"), (names.TIME_TO_LIVE, b"5"))
+    records = [Record(at, 9, b"k", b"v" * at, headers if at else ()) for at in range(3)]
+    data, arrivals = bytes(encode_batch(records)), Arrivals()
+    header = read_batch_header(data)
+    others = [Record(at, 9, b"k", b"w" * at, headers) for at in range(3)]
+    other = bytes(encode_batch(others))
+    for base_offset, wall_ms in ((7, 0), (70, 0), (3, 0), (3, 50), (8, 50)):
+        expected = arrival_of(header, data, base_offset, wall_ms)
+        assert len(expected.details) == 2
+        # Other bytes, as each queue has its own.
+        for copy in (bytearray(data), memoryview(bytearray(data))):
+            assert arrivals.read(header, copy, base_offset, wall_ms) == expected
+    # As long as the other one, and from the same moment.
+    other_header = read_batch_header(other)
+    expected = arrival_of(other_header, other, 8, 50)
+    assert arrivals.read(other_header, other, 8, 50) == expected

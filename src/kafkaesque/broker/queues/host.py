@@ -23,7 +23,7 @@ from kafkaesque.broker.partitions.partition_tables import (
     PartitionTableKind,
     PartitionTables,
 )
-from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
+from kafkaesque.broker.queues.bodies import KEPT_BYTES_MAX, Bodies, OnRead, locate_here
 from kafkaesque.broker.queues.put_batches import NewestBatches, PutBatch, PutBatches
 from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.broker.queues.referenced_bodies import ReferencedBodies, ReferencedLogs
@@ -44,6 +44,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import Offset
 from kafkaesque.queues import requests as r
+from kafkaesque.queues.arrival import Arrivals
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.state import Undo
 from kafkaesque.queues.table import QueueTable
@@ -74,6 +75,7 @@ class HostParts:
     checks: BatchChecks
     #: What is put into queues, for those that get the same, and for those who wait for it.
     batches: PutBatches
+    arrivals: Arrivals
     newest: NewestBatches
     #: Told of a message that is to be appended to another queue.
     on_move: Callable[["QueueHost", r.Move], None]
@@ -116,7 +118,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self._is_configuring = False
 
     def _make_table(self, number: int) -> QueueTable:
-        self.queue = QueueTable(number, tally=self._parts.tally)
+        self.queue = QueueTable(number, tally=self._parts.tally, arrivals=self._parts.arrivals)
         return self.queue
 
     def _make_bodies(self) -> Bodies:
@@ -138,15 +140,19 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
 
     # -- asking the engine
 
-    def keep_put(self, batch: PutBatch, appended: bytearray) -> None:
+    def keep_put(self, batch: PutBatch, appended: bytearray, *, has_references: bool) -> None:
         """A batch was appended as it is: keep it, if somebody waits for messages.
 
         Whoever is given them is given them at the commit.
         """
         # What is encrypted is not in memory longer than it has to be.
         if self.queue.is_waited_for and not self._own_partition().config.is_encrypted:
+            header = read_batch_header(appended)
             self.note_begun()
-            self._parts.newest.keep(self.bodies, batch, read_batch_header(appended))
+            if has_references and len(appended) <= KEPT_BYTES_MAX:
+                # What is read of the log is looked through for references.
+                self.bodies.take_piece(header.base_offset, bytes(appended))
+            self._parts.newest.keep(self.bodies, batch, header)
 
     def new_token(self) -> RequestToken:
         """Return a name for a request to the engine."""

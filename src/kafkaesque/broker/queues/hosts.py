@@ -40,6 +40,7 @@ from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import InvalidRequest, NotLeader, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
 from kafkaesque.queues import requests as r
+from kafkaesque.queues.arrival import Arrivals
 from kafkaesque.queues.tally import Tally
 
 #: How often logs are looked at that may give something up, and consumers that may be gone.
@@ -106,6 +107,7 @@ class QueueHosts:
             referenced=ReferencedLogs(metadata, forwarder),
             checks=checks,
             batches=PutBatches(),
+            arrivals=Arrivals(),
             newest=NewestBatches(),
             on_move=lambda host, move: self.on_move(host, move),
             on_changed=self._note_changed,

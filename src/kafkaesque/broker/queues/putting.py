@@ -135,8 +135,9 @@ class Putting:
             self._parts.checks.run(check, lambda: self._append_checked(check))
             return False
         is_whole = header.record_count == header.last_offset_delta + 1
-        if self._batch is not None and is_whole and not self._has_references:
-            self._host.keep_put(self._batch, self._records)
+        if self._batch is not None and is_whole:
+            has_references = self._has_references
+            self._host.keep_put(self._batch, self._records, has_references=has_references)
         if self._overflowing:
             # At once: nobody may have them.
             token, end = self._host.new_token(), self._host.queue.state.end

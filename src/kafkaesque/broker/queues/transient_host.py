@@ -50,7 +50,7 @@ class TransientHost(QueueHost):
             raise NotLeader("the queue is gone")
         return self.log
 
-    def keep_put(self, batch: PutBatch, appended: bytearray) -> None:
+    def keep_put(self, batch: PutBatch, appended: bytearray, *, has_references: bool) -> None:
         # All of it is in memory.
         pass
 
