@@ -41,11 +41,16 @@ def placed(*, answers: bool = True) -> Placed:
 
 
 def causes(
-    committed: int, offset: int | None, *, state: str = "Empty", answers: bool = True, **more: bool
+    committed: int,
+    offset: int | None,
+    *,
+    state: str = "Empty",
+    answers: bool = True,
+    is_whole: bool = True,
 ) -> list[str]:
     done = CommittedOffset(topic="t", partition=0, offset=committed, metadata="", at_ms=1)
     answer = GroupAnswer(state=state, kind="classic", offsets=[done])
-    links = reader_links("g", answer, [placed(answers=answers)], offset, 0, **more)
+    links = reader_links("g", answer, [placed(answers=answers)], offset, 0, is_whole=is_whole)
     return [each.name for each in links if each.state != "passed"]
 
 

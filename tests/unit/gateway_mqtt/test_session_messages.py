@@ -206,7 +206,7 @@ def test_an_encrypted_session_gets_its_copies_in_order() -> None:
     names = [*two(), new_name("session")]
     *_, third = sessions(ground, names, "order/#")
     third.subscribe("own/#", qos=1)
-    queue, sealed = queue_name_of(names[2]), {"encryption": "aes256-gcm"}
+    queue, sealed = queue_name_of(names[2]), dict[str, str | None](encryption="aes256-gcm")
     clear = ConfigChange(name="encryption", value="none")
     submit(
         ground,
