@@ -354,6 +354,20 @@ def test_a_higher_priority_comes_first_as_long_as_it_takes_some(
     assert client.silent()
 
 
+def test_messages_that_wait_come_by_their_priority_whatever_the_prefetch_is(
+    client: AmqpClient,
+) -> None:
+    name = client.queue(**{"x-max-priority": 5})
+    for priority in (1, 5, 0, 9, 3):
+        properties = Properties(priority=priority)
+        client.publish(b"%d" % priority, name, properties=properties)
+    # A declaration is answered behind what was published before.
+    assert client.count(name) == (5, 0)
+    consume(client, name)
+    # 9 is as high as the queue's highest, and came later.
+    assert [client.delivery()[2] for _ in range(5)] == [b"5", b"9", b"3", b"1", b"0"]
+
+
 @pytest.mark.parametrize("priority", ["5", True, 2**31, 1.5])
 def test_a_priority_that_is_no_number_is_refused(client: AmqpClient, priority: object) -> None:
     name = client.queue()

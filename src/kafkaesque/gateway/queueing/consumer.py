@@ -25,6 +25,7 @@ from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.gateway.queueing.settlements import Delivery, Settlements
 from kafkaesque.model.errors import QueueInUse, RequestRefused, UnknownQueue
+from kafkaesque.model.message_headers import PRIORITY
 from kafkaesque.queues.requests import TAKEN_MAX, Claim
 
 #: Bytes of the messages of one request; one message alone may be larger.
@@ -33,6 +34,7 @@ WAIT_MS: Final = q.WAIT_MS_MAX
 TIMEOUT_MS: Final = 10_000
 #: So often it shows itself.
 ATTACH_MS: Final = 5_000
+_PRIORITY_DIGITS_MAX: Final = 3
 #: After a refusal.
 AGAIN_MS: Final = 500
 
@@ -197,7 +199,7 @@ class Consumer(ABC):
             self._recover()
         else:
             if outcome.messages:
-                self._deliver(outcome.messages)
+                self._deliver(self._by_priority(outcome.messages))
             self.go_on()
 
     def _recover(self) -> None:
@@ -249,6 +251,13 @@ class Consumer(ABC):
             self._settlements.release(self.queue.topic_id, claims)
 
     # -- sending
+
+    def _by_priority(self, messages: list[q.QueueMessage]) -> list[q.QueueMessage]:
+        """Return messages that came together, oldest first, as the queue gives them out."""
+        highest = int(self.queue.options.get("max.priority", "0"))
+        if not highest:
+            return messages
+        return sorted(messages, key=lambda each: min(_priority_of(each), highest), reverse=True)
 
     def _deliver(self, messages: list[q.QueueMessage]) -> None:
         link, log_id = self._link, self.queue.topic_id
@@ -316,3 +325,11 @@ class Consumer(ABC):
                 then()
 
         self._link.desk.doors.queues.ask_whole(detach, Done, TIMEOUT_MS, on_done)
+
+
+def _priority_of(message: q.QueueMessage) -> int:
+    """Return the priority that a message was put with."""
+    for name, value in message.headers:
+        if name == PRIORITY and value is not None and value.isdigit():
+            return int(value[:_PRIORITY_DIGITS_MAX])
+    return 0
