@@ -71,6 +71,15 @@ def test_a_session_is_shown_from_any_broker_with_its_client_and_without(ground: 
     assert told["unwanted_ms"] >= 1_000
 
 
+def test_no_page_shows_the_secret_of_a_session(ground: MqttGround) -> None:
+    client = ground.session("lamp")
+    client.subscribe("rooms/#", qos=1)
+    told = Api(ground).get("/queues/mqtt.session.lamp/options")
+    (option,) = [each for each in told["options"] if each["name"] == "mqtt.session"]
+    assert '"client_id":"lamp"' in option["value"]
+    assert "secret" not in option["value"]
+
+
 def test_what_is_live_is_its_brokers(ground: MqttGround) -> None:
     lamp = ground.client("lamp", 2)
     lamp.subscribe("a/+", qos=0)

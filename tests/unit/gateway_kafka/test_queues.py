@@ -232,6 +232,14 @@ def test_a_consumer_that_hangs_up_gives_back_what_it_has(cluster: LiveCluster, n
     assert (values_of(again), again.failures) == ([b"a"], [1])
 
 
+def test_the_secret_of_a_session_is_not_shown(cluster: LiveCluster, name: str) -> None:
+    said = '{"client_id":"c","expiry_s":60,"secret":"s3cret"}'
+    assert create(cluster, name, mqtt_session=said) == 0
+    (shown,) = cluster.ask(DescribeQueuesRequest([QueueName(VHOST, name)], False, 0)).queues
+    options = {each.name: each.value for each in shown.options if each.is_set}
+    assert options == {"mqtt.session": '{"client_id":"c","expiry_s":60}'}
+
+
 def test_queues_are_created_altered_described_and_deleted(cluster: LiveCluster, name: str) -> None:
     assert create(cluster, name, max_length="5") == 0
     assert create(cluster, name, max_length="5") == 0

@@ -40,6 +40,7 @@ from kafkaesque.admin.api.queue_values import (
 from kafkaesque.admin.decoding.decoder import Decoder
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.options.mqtt_sessions import shown_options
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS, SOURCE_TOPIC
 from kafkaesque.broker.requests.queue_requests import (
     AskQueue,
@@ -251,7 +252,7 @@ class QueuePages:
 
     def options_of(self, queue: QueueState) -> QueueOptions:
         """Return a queue's options, each with its default and what it means."""
-        own = QUEUE_OPTIONS.parse_stored(queue.options)[0]
+        own = QUEUE_OPTIONS.parse_stored(shown_options(queue.options))[0]
         defaults = QUEUE_OPTIONS.defaults()
         options = [
             QueueOption(

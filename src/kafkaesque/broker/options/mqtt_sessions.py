@@ -47,3 +47,12 @@ def read_session(options: Mapping[str, str]) -> SessionRecord | None:
         return _decoder.decode(said)
     except msgspec.MsgspecError:
         return None
+
+
+def shown_options(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a queue's options as people see them: a session's secret is not theirs."""
+    record = read_session(options)
+    if record is None:
+        return options
+    said = msgspec.json.encode(msgspec.structs.replace(record, secret="")).decode()
+    return {**options, MQTT_SESSION: said}

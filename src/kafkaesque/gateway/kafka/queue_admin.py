@@ -11,6 +11,7 @@ from kafkaesque.access.operations import ResourceType
 from kafkaesque.broker.controller.client import OnOutcome
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
+from kafkaesque.broker.options.mqtt_sessions import shown_options
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS
 from kafkaesque.broker.queues.counting import whole_counts
 from kafkaesque.broker.requests import queue_requests as q
@@ -258,7 +259,8 @@ def _absent(vhost: str, name: str, refusal: RequestRefused) -> DescribedQueue:
 
 def _described(context: Context, state: QueueState) -> DescribedQueue:
     partition, leaders = state.partitions[0], context.doors.cluster.leaders
-    values = {**QUEUE_OPTIONS.defaults(), **QUEUE_OPTIONS.parse_stored(state.options)[0]}
+    own = QUEUE_OPTIONS.parse_stored(shown_options(state.options))[0]
+    values = {**QUEUE_OPTIONS.defaults(), **own}
     return DescribedQueue(
         vhost=state.queue.vhost,
         queue=state.queue.name,
