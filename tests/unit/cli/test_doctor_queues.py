@@ -96,6 +96,16 @@ def test_one_of_something_is_told_as_one(check: str) -> None:
     assert not re.search(r"\b1 (?!waits)[a-z]+s\b|\b1 (wait|stay|are|have|were)\b", said), said
 
 
+def test_what_waits_for_a_client_of_mqtt_that_is_away_is_no_finding() -> None:
+    session = {"mqtt.session": '{"client_id":"lamp"}'}
+    # The second one: its leader has been so for a moment.
+    for unwanted_ms in (301_000, 10):
+        away = queue(ready=1, oldest_s=301, unwanted_ms=unwanted_ms, options=session)
+        assert found_in(away) == {}
+    stuck = queue(ready=1, in_flight=1, oldest_s=301, consumers=1, options=session)
+    assert list(found_in(stuck)) == ["queue-head-old"]
+
+
 def test_queues_at_work_are_no_findings() -> None:
     busy = queue(ready=5, in_flight=3, in_flight_max=10, unwanted_ms=200)
     idle = queue("idle", oldest_s=None, newest_s=None, unwanted_ms=9_000_000)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from kafkaesque.broker.options.queues import MQTT_SESSION
 from kafkaesque.cli.doctor.facts import Facts, QueueFacts
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
 from kafkaesque.cli.screen import counted
@@ -17,12 +18,11 @@ def check_queues(facts: Facts, limits: Limits) -> Iterator[Finding]:
     yield from _check_targets(facts)
     yield from _check_exchanges([each for each in queues if each.lacks_exchange])
     yield from _check_in_flight(queues)
-    unserved = [
-        each for each in queues if each.key not in targets and _is_unserved(each, limits.lag_s)
-    ]
+    served = [each for each in queues if each.key not in targets and not _is_asleep(each)]
+    unserved = [each for each in served if _is_unserved(each, limits.lag_s)]
     yield from _check_unserved(unserved, limits)
     # Nobody is surprised that what nobody takes becomes old, or that dead letters do.
-    others = [each for each in queues if each not in unserved and each.key not in targets]
+    others = [each for each in served if each not in unserved]
     yield from _check_heads(others, limits)
     yield from _check_dead_letters([each for each in queues if each.key in targets], limits)
     yield from _check_parked(queues)
@@ -102,6 +102,11 @@ def _check_in_flight(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
             f"allows {first.of('in_flight_max')}; {ready} {'waits' if ready == 1 else 'wait'}",
             f"see whether the consumers are stuck; {_alter(first)} -c max.in.flight=…",
         )
+
+
+def _is_asleep(queue: QueueFacts) -> bool:
+    """Tell whether a queue is kept for a client of MQTT that is away: messages wait for it."""
+    return MQTT_SESSION in queue.options and not queue.of("consumers")
 
 
 def _is_unserved(queue: QueueFacts, limit_s: float) -> bool:
