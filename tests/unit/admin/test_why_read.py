@@ -9,8 +9,11 @@ import pytest
 from kafkaesque.admin.api.part_pages import CommittedOffset, GroupAnswer
 from kafkaesque.admin.api.why_links import Placed, WhyPartition
 from kafkaesque.admin.api.why_reader_links import reader_links
+from kafkaesque.admin.api.why_tails import is_empty_tail
+from kafkaesque.broker.requests.commands import FetchResult
 from tests.unit.admin.api_ground import ApiGround, text
 from tests.unit.admin.test_api import commit
+from tests.unit.admin.test_why import begin_transaction
 
 
 def placed(*, answers: bool = True) -> Placed:
@@ -87,3 +90,21 @@ def test_a_group_without_members_has_to_read_all_partitions_of_its_topics(
 @pytest.fixture
 def ground() -> ApiGround:
     return ApiGround(41)
+
+
+def test_the_end_of_a_transaction_is_nothing_to_be_read(ground: ApiGround) -> None:
+    ground.create("orders")
+    begin_transaction(ground, "orders")
+    assert ground.ask("POST", "/transactions/shop/abort").status == 200
+    # Of an aborted record and the end of its transaction nothing is given to consumers.
+    commit(ground, "g", ("orders", 0, 0))
+    ground.run_until(lambda: ground.get("/why/producers/shop")["cause"] is None)
+    assert cause_of_the_group(ground) is None
+    ground.publish("orders", 0, text("a"))
+    assert cause_of_the_group(ground) == "members"
+
+
+def test_a_tail_that_is_not_read_to_its_end_may_hold_something() -> None:
+    nothing = FetchResult(records=b"", aborted=[], last_stable_offset=9, log_start_offset=0)
+    assert is_empty_tail(nothing, 9, 9)
+    assert not is_empty_tail(nothing, 8, 9)

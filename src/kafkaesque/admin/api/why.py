@@ -48,6 +48,7 @@ from kafkaesque.admin.api.why_reader_links import (
     unknown_producer_link,
 )
 from kafkaesque.admin.api.why_routing import routing_links
+from kafkaesque.admin.api.why_tails import Tails
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkaesque.broker.requests.commands import FetchResult
@@ -292,7 +293,14 @@ class WhyPages:
                     call.answer(self._view(about, links, [*sources, *more], inquiry))
 
                 is_whole = len(placed) == len(wheres)
-                self._read(inquiry, group, answer, placed, None, on_read, is_whole=is_whole)
+
+                def on_cut(cut: Sequence[Placed]) -> None:
+                    self._read(inquiry, group, answer, cut, None, on_read, is_whole=is_whole)
+
+                if answer is None:
+                    on_cut(placed)
+                else:
+                    Tails(inquiry, call).cut(answer, placed, on_cut)
 
             inquiry.place(sorted(filter(inquiry.has_readable, seen))[:PARTITIONS_MAX], on_placed)
 

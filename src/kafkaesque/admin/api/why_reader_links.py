@@ -49,7 +49,7 @@ def reader_links(
         )
         return
     is_known = is_whole and bool(placed) and all(each.led for each in placed)
-    if is_known and not _lagging(answer, placed, offset):
+    if is_known and not lagging_partitions(answer, placed, offset):
         # Who is in the group, and what it waits for, holds nothing up then.
         yield _read_link(offset)
         return
@@ -100,7 +100,7 @@ def _positions(
         for number in each.partitions
     }
     committed = {(each.topic, each.partition): each for each in answer.offsets}
-    lagging = _lagging(answer, placed, offset)
+    lagging = lagging_partitions(answer, placed, offset)
     for _, position, each in lagging:
         if each.led is not None and position >= each.led.stable_offset:
             yield stable_link(each, each.led, position)
@@ -145,7 +145,7 @@ def _positions(
     )
 
 
-def _lagging(
+def lagging_partitions(
     answer: GroupAnswer, placed: Sequence[Placed], offset: int | None
 ) -> list[tuple[int, int, Placed]]:
     """Return partitions that are not read as far as that: how much is left, from where on."""
