@@ -14,7 +14,9 @@ from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import Exchange
 from kafkaesque.cli.log_in import find_log_in
+from kafkaesque.cli.missing_rules import forbidden, on_cluster
 from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
@@ -58,12 +60,18 @@ def read_existing(brokers: Sequence[BrokerAddress], path: str, kind: type[T]) ->
     return change(brokers, "GET", path, kind) if found is None else found
 
 
+class _HiddenAdminPort(OSError):
+    """No rule lets whoever asks know where a broker's admin port is."""
+
+
 def _admin_address(number: int, host: str, port: int) -> str:
     resource = DescribeConfigsResource(_BROKER, str(number), ["admin.listener"])
     with Exchange(host, port, TIMEOUT_S) as exchange:
         answer = exchange.ask(
             ApiKey.DESCRIBE_CONFIGS, _CONFIGS, DescribeConfigsRequest([resource], False, False)
         )
+    if any(each.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED for each in answer.results):
+        raise _HiddenAdminPort
     values = [str(each.value or "") for result in answer.results for each in result.configs]
     return values[0] if values else ""
 
@@ -102,8 +110,9 @@ def ask_first(
     """Return the answer of the first broker that has an admin port.
 
     Raises:
-        CommandFailed: no broker has such a port.
+        CommandFailed: no broker has such a port, or none says where it is.
     """
+    failure = no_admin_port()
     for number, host, port in brokers:
         try:
             admin = _admin_address(number, host, port)
@@ -119,10 +128,13 @@ def ask_first(
                 content = answer.read(ANSWER_BYTES_MAX)
             finally:
                 connection.close()
+        except _HiddenAdminPort:
+            failure = forbidden(on_cluster("describe-configs"), f"{host}:{port}")
+            continue
         except (OSError, EOFError, MalformedRequest, HTTPException):
             continue
         return Reply(answer.status, content)
-    raise no_admin_port()
+    raise failure
 
 
 def no_admin_port() -> CommandFailed:
