@@ -239,9 +239,11 @@ def test_some_partitions_alone_are_searched(filled: ApiGround) -> None:
         ({"topic": "orders", "filter": {"code": "1"}}, 400),
         ({"topic": "orders", "limit": 0}, 400),
         ({"topic": "orders", "seconds": 1000}, 400),
+        ({"topic": "orders", "partitions": [0, 99]}, 400),
+        ({"topic": "orders", "positions": {"first": 1}}, 400),
         ({}, 400),
     ],
-    ids="topic path deep quote unknown limit seconds empty".split(),
+    ids="topic path deep quote unknown limit seconds partition position empty".split(),
 )
 def test_a_search_that_makes_no_sense_is_refused(
     filled: ApiGround, body: dict[str, object], status: int

@@ -35,7 +35,7 @@ from kafkaesque.admin.api.search_matcher import Matcher
 from kafkaesque.admin.api.values import Origin
 from kafkaesque.admin.http import Outlet
 from kafkaesque.broker.metadata.cluster_state import TopicState
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.ids import NodeId
 
 #: Searches that one broker does at the same time.
@@ -103,6 +103,7 @@ class SearchPages:
         try:
             topic = self._context.doors.cluster.state.topic(request.topic)
             Matcher(request.filter)
+            _check_partitions(request, topic)
         except RequestRefused as refusal:
             call.refuse_with(refusal)
             return
@@ -127,6 +128,19 @@ class SearchPages:
         self._by_user[user] -= 1 if user else 0
         if not self._by_user[user]:
             del self._by_user[user]
+
+
+def _check_partitions(request: SearchRequest, topic: TopicState) -> None:
+    """Check that what is named is there: else a search would say that it is complete.
+
+    Raises:
+        InvalidRequest: it is not.
+    """
+    known = {str(each.partition) for each in topic.partitions}
+    named = {str(each) for each in request.partitions or ()} | request.positions.keys()
+    if named <= known:
+        return
+    raise InvalidRequest(f"topic {topic.name!r} has partitions 0 to {len(known) - 1}")
 
 
 class _Search:
