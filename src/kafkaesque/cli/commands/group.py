@@ -13,7 +13,7 @@ from kafkaesque.cli.arguments import (
     new_app,
     wrong_usage,
 )
-from kafkaesque.cli.completion import GroupArgument
+from kafkaesque.cli.completion import GroupArgument, group_names
 from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.isolation import Isolation
@@ -194,7 +194,10 @@ def reset_offsets(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)],
+    groups: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP...", show_default=False, autocompletion=group_names),
+    ],
     allow_duplicates: Annotated[
         bool,
         typer.Option(

@@ -13,6 +13,7 @@ from kafkaesque.cli.arguments import (
     check_can_ask,
     new_app,
 )
+from kafkaesque.cli.completion import topic_names
 from kafkaesque.cli.exchange_arguments import VhostOption
 from kafkaesque.cli.screen import Screen, Table, counted
 
@@ -20,7 +21,13 @@ app = new_app(help="Keys of encrypted topics and queues: list, rotate, reseal, r
 
 _API: Final = "/api/v1"
 TopicArgument = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="An encrypted topic.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        help="An encrypted topic.",
+        show_default=False,
+        autocompletion=topic_names,
+    ),
 ]
 NameArgument = Annotated[
     str,

@@ -24,7 +24,7 @@ from kafkaesque.cli.commands.queue_messages import (
     queue_of,
 )
 from kafkaesque.cli.commands.queue_reassign import reassign
-from kafkaesque.cli.completion import QueueArgument
+from kafkaesque.cli.completion import QueueArgument, queue_names
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
@@ -387,7 +387,10 @@ def _origin(queue: "Queue", partitions: int) -> str | None:
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="QUEUE...", show_default=False)],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="QUEUE...", show_default=False, autocompletion=queue_names),
+    ],
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed if the queue does not exist.")
     ] = False,

@@ -11,6 +11,7 @@ from kafkaesque.cli.arguments import (
     JsonOption,
     new_app,
 )
+from kafkaesque.cli.completion import TopicArgument
 from kafkaesque.cli.screen import Cell, Screen, Table
 
 app = new_app(help="Which names of MQTT, NATS and STOMP go to which topics.")
@@ -23,7 +24,6 @@ NamesArgument = Annotated[
         help="What names begin with, as MQTT writes them; or a filter with + and #.",
     ),
 ]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", show_default=False, help="As MQTT writes it.")
 ]

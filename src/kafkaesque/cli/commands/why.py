@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.completion import GroupArgument, QueueArgument, TopicArgument
 from kafkaesque.cli.screen import Screen
 
 #: As doctor's: 0 is that nothing is held up, 1 that something is, or may be.
@@ -46,7 +47,7 @@ class _Chain(msgspec.Struct):
 
 @app.command()
 def record(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: TopicArgument,
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, show_default=False)],
     group: Annotated[
@@ -71,7 +72,7 @@ def record(
 
 @app.command()
 def group(
-    name: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    name: GroupArgument,
     principal: PrincipalOption = "",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -103,7 +104,7 @@ def producer(
 
 @app.command()
 def queue(
-    name: Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)],
+    name: QueueArgument,
     message: Annotated[
         int, typer.Argument(metavar="OFFSET", min=0, help="As queue peek shows it.")
     ],
