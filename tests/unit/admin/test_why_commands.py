@@ -121,3 +121,4 @@ def test_an_offset_that_may_never_have_been_a_message_s_is_not_gone_for_certain(
     doubtful = last(removed={"expired": 1}, arrived=8)
     assert (doubtful.name, doubtful.state) == ("expired", "unknown")
     assert "of 9 offsets 8 were messages, this one perhaps" in doubtful.evidence
+    assert "none is gone: it may be no message" in last(removed={}, arrived=8).what

@@ -155,10 +155,13 @@ def _gone_link(facts: QueueFacts, counts: QueueCounts) -> Link:
     command = facts.command("queue peek", facts.which_partition)
     said = _GONE.get(next(iter(reasons))) if len(reasons) == 1 else None
     if said is None:
+        doubt = (
+            "which of them it was is not known" if gone else "none is gone: it may be no message"
+        )
         return Link(
             name="present",
             state=UNKNOWN,
-            what=f"message {offset} is no longer in {name}; which of them it was is not known",
+            what=f"message {offset} is {'no longer' if gone else 'not'} in {name}; {doubt}",
             evidence=evidence,
             command=command,
         )
