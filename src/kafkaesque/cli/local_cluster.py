@@ -259,6 +259,12 @@ class LocalCluster:
             options = {**BROKER_OPTIONS.defaults(), **BROKER_OPTIONS.parse(self._options)}
             BROKER_OPTIONS.check_orders(options.__getitem__)
         except ConfigError as error:
+            known = _FOR_ALL.intersection(self._options)
+            if known:
+                name = min(known)
+                variable = f"{_variable(name)}={self._options[name]}"
+                what = f"{name} is read when a broker starts, and no --option"
+                raise wrong_usage(what, f"{variable} kafkaesque up") from None
             raise wrong_usage(str(error), "--option name=value") from None
         try:
             self._write_files()
@@ -500,11 +506,16 @@ def _lock(directory: Path) -> IO[str]:
 _FOR_ALL: Final = frozenset(("tracing.endpoint",))
 
 
+def _variable(name: str) -> str:
+    """Return the environment variable of a server option."""
+    return "KAFKAESQUE_" + name.upper().replace(".", "_")
+
+
 def _environment() -> dict[str, str]:
     """Return our environment without what would give all brokers one id, port or directory."""
     names = set(SERVER_OPTIONS.names()) - _FOR_ALL
     words = [*names, *(f"tls.{name}" for name in TLS_OPTIONS.names())]
-    own = {"KAFKAESQUE_" + word.upper().replace(".", "_") for word in words}
+    own = {_variable(word) for word in words}
     return {name: value for name, value in os.environ.items() if name not in own}
 
 

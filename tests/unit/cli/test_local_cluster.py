@@ -353,3 +353,11 @@ def test_a_broker_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
             assert select.select([handle], [], [], 90)[0], "the broker lives on"
         finally:
             os.close(handle)
+
+
+def test_what_is_read_at_the_start_is_no_option(tmp_path: Path) -> None:
+    options = {"tracing.endpoint": "http://127.0.0.1:4318/v1/traces"}
+    with pytest.raises(CommandFailed) as failed:
+        LocalCluster(tmp_path / "data", free_ports(1), options=options).prepare()
+    given = "KAFKAESQUE_TRACING_ENDPOINT=http://127.0.0.1:4318/v1/traces"
+    assert failed.value.hint == f"{given} kafkaesque up"
