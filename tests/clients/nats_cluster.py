@@ -27,6 +27,8 @@ class NatsCluster(KafkaesqueCluster):
 
     def __init__(self, brokers: int, directory: Path) -> None:
         self.nats_ports = unused_ports(brokers)
+        #: All data of the brokers is below it.
+        self.directory = directory
         super().__init__(brokers, directory=directory, sections=self._section)
 
     def _section(self, number: int) -> str:

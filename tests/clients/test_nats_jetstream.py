@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import nats.errors
 import nats.js.errors
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from nats.js.api import (
     AckPolicy,
     ConsumerConfig,
@@ -21,6 +24,7 @@ from nats.js.api import (
 from nats.js.client import JetStreamContext
 
 from tests.clients.nats_cluster import NatsCluster, new_name
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -260,5 +264,46 @@ def test_mistakes_have_jetstreams_numbers(cluster: NatsCluster) -> None:
             assert await stream.delete_stream(name)
             with pytest.raises(nats.js.errors.NotFoundError):
                 await stream.delete_stream(name)
+
+    asyncio.run(run())
+
+
+def test_a_consumer_of_few_subjects_finds_them_by_indexes(cluster: NatsCluster) -> None:
+    """Segments have 1 MiB, batches 100 kB; the worker process makes the indexes."""
+    name = new_name("STREAM")
+    options = {"segment.bytes": str(1024 * 1024)}
+    topic = NewTopic(name, num_partitions=1, replication_factor=3, config=options)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([topic])[name].result(60)
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "batch.num.messages": 10, "linger.ms": 50}
+    )
+    count = 400
+    for number in range(count):
+        producer.produce(name, key=f"{name}.{number // 10}.{number % 10}", value=bytes(10_000))
+    assert producer.flush(60) == 0
+
+    async def read(subject: str, expected: list[int]) -> None:
+        async with cluster.connected(1) as client:
+            stream = client.jetstream(timeout=30)
+            pull = await stream.pull_subscribe(subject, new_name("reader"), stream=name)
+            found: list[int] = []
+            while len(found) < len(expected):
+                for each in await pull.fetch(len(expected) - len(found), timeout=30):
+                    found.append(each.metadata.sequence.stream - 1)
+                    await each.ack()
+            assert found == expected
+
+    def indexes() -> list[Path]:
+        return list(cluster.directory.glob(f"**/{name}-0/*.keys"))
+
+    async def run() -> None:
+        async with cluster.connected(1) as client:
+            stream = client.jetstream(timeout=30)
+            await stream.add_stream(name=name, subjects=[f"{name}.>"], num_replicas=3)
+        await read(f"{name}.25.*", list(range(250, 260)))
+        await asyncio.to_thread(eventually, lambda: len(indexes()) >= 3, "indexes of segments")
+        await read(f"{name}.31.*", list(range(310, 320)))
+        await read(f"{name}.*.5", list(range(5, count, 10)))
 
     asyncio.run(run())
