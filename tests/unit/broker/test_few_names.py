@@ -432,6 +432,17 @@ def test_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
+def test_who_asks_beyond_the_bound_reads_the_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = filled()
+    passed(leader)
+    leader.indexes.stop()
+    monkeypatch.setattr(key_indexes, "QUESTIONS_MAX", 0)
+    found = leader.ask(write_filters(("other",), "s"), 0, 12, 5_000)
+    assert not found
+    leader.settle()
+    assert found == [(b"", 0)]
+
+
 def test_no_more_is_made_when_the_broker_stops() -> None:
     leader = filled()
     found = leader.ask(NAMES, 0, 12, 5_000)

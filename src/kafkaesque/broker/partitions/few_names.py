@@ -182,9 +182,12 @@ class _Read:
 
     def _on_hole(self, run_end: Offset) -> None:
         """Nothing is left of a run: compaction has left a hole at its end."""
-        log = self._partition.log
-        if log.is_held or log.generation != self._generation:
-            self._on_passed(LeaderNotAvailable(f"{self._partition.name} was cut"))
+        try:
+            log = self._partition.log
+            if log.is_held or log.generation != self._generation:
+                raise LeaderNotAvailable(f"{self._partition.name} was cut while it was read")
+        except RequestRefused as refusal:
+            self._on_passed(refusal)
             return
         self._at = run_end
         self._next()

@@ -36,6 +36,8 @@ KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 KEPT_MAX: Final = 4_096
 #: What an answer takes in memory beside its runs.
 ANSWER_BYTES: Final = 500
+#: Questions that wait; who asks beyond them reads the segment.
+QUESTIONS_MAX: Final = 256
 #: Segments that wait for their index, over all logs; those beyond are asked for again.
 WAITING_MAX: Final = 64
 #: So many segments get an index beside the one that is asked about.
@@ -98,6 +100,9 @@ class KeyIndexes:
 
         It gets None where the segment is to be read.
         """
+        if len(self._questions) >= QUESTIONS_MAX:
+            self._clock.call_soon(lambda: on_known(None))
+            return
         self._questions.append(_Question(log, closed, names, on_known))
         if not self._is_asking:
             self._ask_next()
@@ -182,9 +187,9 @@ class KeyIndexes:
         self._on_answer(question, None)
 
     def _on_answer(self, question: _Question, runs: WantedRuns | None) -> None:
+        self._ask_next()
         # What it is for may have gone meanwhile.
         question.on_known(runs if _is_current(question.log, question.closed) else None)
-        self._ask_next()
 
     def _keep(self, question: _Question, runs: WantedRuns | None) -> None:
         """Answer, and remember what the file has said."""
