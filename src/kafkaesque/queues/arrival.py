@@ -30,6 +30,7 @@ from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
 #: Longer batches are read for each queue.
 _REMEMBERED_BYTES_MAX = 1024 * 1024
 _MARK = PREFIX.encode()
+_DURATIONS = (DELAY.encode(), TIME_TO_LIVE.encode())
 #: Times beyond this are taken for it: the year 10889.
 _TIME_MAX = 2**48 - 1
 _BATCH_BYTES_MAX = 64 * 1024 * 1024
@@ -154,7 +155,7 @@ def _moved(arrival: Arrival, by: int, wall_ms: int) -> Arrival:
 class Arrivals:
     """Reads what arrives; a batch that many queues get, one after the other, is read once."""
 
-    __slots__ = ("_arrival", "_base_offset", "_payload", "_said")
+    __slots__ = ("_arrival", "_base_offset", "_is_timed", "_payload", "_said")
 
     def __init__(self) -> None:
         self._arrival: Arrival | None = None
@@ -162,6 +163,8 @@ class Arrivals:
         #: All that it was made of.
         self._said: tuple[int, ...] = ()
         self._payload = b""
+        #: Whether it may depend on the time.
+        self._is_timed = False
 
     def read(
         self, header: BatchHeader, data: Buffer, base_offset: int, wall_ms_min: int
@@ -173,12 +176,14 @@ class Arrivals:
         if header.is_sealed or header.size_bytes > _REMEMBERED_BYTES_MAX or _is_plain(header, data):
             return arrival_of(header, data, base_offset, wall_ms_min)
         wall_ms = max(wall_ms_min, header.max_timestamp_ms)
-        said = (wall_ms, header.attributes, header.record_count, header.last_offset_delta)
+        said = (header.attributes, header.record_count, header.last_offset_delta)
         payload = bytes(memoryview(data)[header.at + HEADER_BYTES : header.at + header.size_bytes])
         last = self._arrival
-        if last is None or said != self._said or payload != self._payload:
+        is_same = last is not None and said == self._said and payload == self._payload
+        if last is None or not is_same or (self._is_timed and wall_ms != last.wall_ms):
             self._arrival = last = arrival_of(header, data, base_offset, wall_ms_min)
             self._base_offset, self._said, self._payload = base_offset, said, payload
+            self._is_timed = any(each in payload for each in _DURATIONS)
             return last
         return _moved(last, base_offset - self._base_offset, wall_ms)
 

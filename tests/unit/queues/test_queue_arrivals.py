@@ -39,8 +39,9 @@ def test_a_duration_that_makes_no_sense_says_nothing(said: bytes) -> None:
     assert details(delay=said) == ()
 
 
-def test_a_batch_that_many_queues_get_arrives_the_same_in_each() -> None:
-    headers = ((names.PRIORITY, b"3"), (names.TIME_TO_LIVE, b"5"))
+@pytest.mark.parametrize("name", [names.NOT_BEFORE, names.DELAY, names.TIME_TO_LIVE])
+def test_a_batch_that_many_queues_get_arrives_the_same_in_each(name: str) -> None:
+    headers = ((names.PRIORITY, b"3"), (name, b"5"))
     records = [Record(at, 9, b"k", b"v" * at, headers if at else ()) for at in range(3)]
     data, arrivals = bytes(encode_batch(records)), Arrivals()
     header = read_batch_header(data)
