@@ -130,6 +130,25 @@ def test_what_is_no_schema_is_refused(
     assert ask(f"{cluster.url(1)}/subjects/bad/versions")[1]["error_code"] == 40401
 
 
+def test_rules_and_metadata_are_refused_and_not_dropped(cluster: RegistryCluster) -> None:
+    url, empty = cluster.url(1), {"properties": {}, "tags": {}}
+    rules = {"domainRules": [{"name": "hide", "kind": "TRANSFORM", "type": "ENCRYPT"}]}
+    for more in ({"ruleSet": rules}, {"metadata": {"properties": {"owner": "me"}}}):
+        status, said = register(url, "ruled-value", avro("a"), **more)
+        assert (status, said["error_code"]) == (422, 42201)
+        assert f"does not keep {next(iter(more))!r}" in said["message"]
+    assert ask(f"{url}/subjects/ruled-value/versions")[0] == 404
+    assert register(url, "ruled-value", avro("a"), ruleSet=None, metadata=empty)[0] == 200
+    level = {"compatibility": "FULL", "alias": "", "normalize": False}
+    assert ask(f"{url}/config/ruled-value", "PUT", level) == (200, {"compatibility": "FULL"})
+    for option in ("normalize", "defaultRuleSet", "alias"):
+        wanted = {"compatibility": "NONE", option: {"domainRules": [1]}}
+        status, said = ask(f"{url}/config/ruled-value", "PUT", wanted)
+        assert status == 422
+        assert repr(option) in said["message"]
+    assert ask(f"{url}/config/ruled-value")[1] == {"compatibilityLevel": "FULL"}
+
+
 def test_what_does_not_fit_is_refused_and_says_where(cluster: RegistryCluster) -> None:
     url = cluster.url(1)
     register(url, "fits", avro("a"))

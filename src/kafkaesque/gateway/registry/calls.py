@@ -16,6 +16,20 @@ VERSION_MAX: Final = 2**31 - 1
 BodyT = TypeVar("BodyT")
 
 
+def _not_kept(body: msgspec.Struct) -> str | None:
+    """Return which field is set of those that only Confluent's registry has: they have no type."""
+    for field in msgspec.structs.fields(body):
+        if field.type is object and _says_anything(getattr(body, field.name)):
+            return field.encode_name
+    return None
+
+
+def _says_anything(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_says_anything(each) for each in value.values())
+    return bool(value)
+
+
 class ReferenceBody(msgspec.Struct, kw_only=True):
     """See `Reference`."""
 
@@ -32,13 +46,20 @@ class SchemaBody(msgspec.Struct, kw_only=True, rename="camel"):
     references: list[ReferenceBody] | None = None
     version: int | None = None
     id: int | None = None
+    metadata: object = None
+    rule_set: object = None
+    schema_tags_to_add: object = None
+    schema_tags_to_remove: object = None
 
     def as_schema(self) -> Schema:
         """Return the schema alone.
 
         Raises:
-            InvalidSchema: it is of no known type.
+            InvalidSchema: it is of no known type, or comes with what the registry does not keep.
         """
+        # Without its rules, a field that they encrypt would be written in the clear.
+        if (name := _not_kept(self)) is not None:
+            raise InvalidSchema(f"this registry does not keep {name!r} of a schema: leave it out")
         try:
             kind = SchemaType((self.schema_type or SchemaType.AVRO.value).upper())
         except ValueError:
@@ -50,10 +71,29 @@ class SchemaBody(msgspec.Struct, kw_only=True, rename="camel"):
         return Schema(type=kind, text=self.schema, references=references)
 
 
-class CompatibilityBody(msgspec.Struct, kw_only=True):
+class CompatibilityBody(msgspec.Struct, kw_only=True, rename="camel"):
     """The compatibility level that is set."""
 
     compatibility: str
+    alias: object = None
+    normalize: object = None
+    validate_fields: object = None
+    validate_rules: object = None
+    compatibility_group: object = None
+    default_metadata: object = None
+    override_metadata: object = None
+    default_rule_set: object = None
+    override_rule_set: object = None
+
+    def level(self) -> str:
+        """Return the level that is named, in capital letters.
+
+        Raises:
+            HttpRefused: an option that this registry does not have is set, too.
+        """
+        if (name := _not_kept(self)) is not None:
+            raise HttpRefused(422, f"this registry has no option {name!r}: leave it out")
+        return self.compatibility.upper()
 
 
 class ModeBody(msgspec.Struct, kw_only=True):

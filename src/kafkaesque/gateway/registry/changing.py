@@ -96,7 +96,7 @@ class Changing:
 
     def set_config(self, call: Call) -> None:
         """PUT /config, /config/{subject}."""
-        said = call.body(CompatibilityBody).compatibility.upper()
+        said = call.body(CompatibilityBody).level()
         if said not in Compatibility.__members__:
             raise InvalidCompatibility(
                 f"Invalid compatibility level: {', '.join(Compatibility.__members__)} are valid"
