@@ -3,10 +3,10 @@
 The rules are those of schema resolution in Avro's specification (1.12, "Schema Resolution").
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kafkaesque.registry.avro_text import canonical
 from kafkaesque.registry.errors import InvalidSchema
 from kafkaesque.registry.json_text import compact, read_json
 from kafkaesque.registry.schemas import References
@@ -30,7 +30,7 @@ _Node = Any
 class AvroSchema:
     """See `ParsedSchema`."""
 
-    __slots__ = ("_names", "_root", "text")
+    __slots__ = ("_names", "_root", "former", "normalized", "text")
 
     def __init__(self, text: str, references: References) -> None:
         """Parse a schema.
@@ -48,18 +48,15 @@ class AvroSchema:
             for each in references.values():
                 parse_schema(_read(each), named_schemas=self._names)
             self._root: _Node = parse_schema(written, named_schemas=self._names)
+            self.text: Final = compact(canonical(written))
+            self.normalized: Final = compact(canonical(written, sort_own=True))
         except UnknownType as error:
             raise InvalidSchema(f"the type {error.name!r} is not known") from None
         except (SchemaParseException, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidSchema(f"it is no Avro schema: {error}") from None
         except RecursionError:
             raise InvalidSchema("it is nested too deeply") from None
-        self.text: Final = compact(written)
-
-    @property
-    def normalized(self) -> str:
-        """See `ParsedSchema`."""
-        return compact(json.loads(self.text), sort_keys=True)
+        self.former: Final = (compact(written), compact(written, sort_keys=True))
 
     @property
     def root(self) -> _Node:

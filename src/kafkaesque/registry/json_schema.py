@@ -126,6 +126,11 @@ class JsonSchema:
         """See `ParsedSchema`."""
         return compact(self._root, sort_keys=True)
 
+    @property
+    def former(self) -> tuple[str, ...]:
+        """See `ParsedSchema`."""
+        return ()
+
     def cannot_read(self, written: object) -> Iterator[str]:
         """See `ParsedSchema`."""
         if not isinstance(written, JsonSchema):

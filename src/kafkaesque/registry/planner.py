@@ -5,7 +5,7 @@ and otherwise decides anew: so that two brokers that decide at the same time giv
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkaesque.registry.compatibility import differences, parse
@@ -124,7 +124,7 @@ def plan_registration(
     parsed, kept = understand(state, schema, normalize=normalize)
     versions = state.all_versions(subject)
     for each in versions.values():
-        if not each.deleted and each.as_schema == kept and schema_id in (None, each.id):
+        if not each.deleted and _is(each, kept, parsed) and schema_id in (None, each.id):
             return Registered(value=each)
     if not is_import:
         _check_compatible(state, subject, parsed, schema)
@@ -132,7 +132,7 @@ def plan_registration(
     known = state.id_of(kept)
     given = known if known is not None else state.next_id
     if schema_id is not None:
-        _check_id(state, kept, schema_id)
+        _check_id(state, kept, parsed, schema_id)
         given = schema_id
     number = version or max(versions, default=0) + 1
     value = value_of(subject, number, given, kept)
@@ -155,14 +155,22 @@ def _check_compatible(
         )
 
 
-def _check_id(state: RegistryState, schema: Schema, schema_id: int) -> None:
+def _is(value: SchemaValue, kept: Schema, parsed: ParsedSchema) -> bool:
+    """Tell whether a version is a schema, as it is kept now or was by earlier releases."""
+    there = value.as_schema
+    if there.text in parsed.former:
+        there = replace(there, text=kept.text)
+    return there == kept
+
+
+def _check_id(state: RegistryState, schema: Schema, parsed: ParsedSchema, schema_id: int) -> None:
     if not 0 < schema_id <= ID_MAX:
         raise IdMismatch(f"{schema_id} is no id of a schema")
     try:
-        there = state.places(schema_id)[0].as_schema
+        there = state.places(schema_id)[0]
     except SchemaNotFound:
         return
-    if there != schema:
+    if not _is(there, schema, parsed):
         raise IdMismatch(f"the id {schema_id} belongs to another schema")
 
 
@@ -184,9 +192,9 @@ def find_registered(
         InvalidSchema: it is no schema.
     """
     versions = state.versions(subject, deleted=deleted)
-    _, kept = understand(state, schema, normalize=normalize)
+    parsed, kept = understand(state, schema, normalize=normalize)
     for each in reversed(versions):
-        if each.as_schema == kept:
+        if _is(each, kept, parsed):
             return each
     raise SchemaNotFound("Schema not found")
 

@@ -62,6 +62,11 @@ class ProtobufSchema:
         return self.text
 
     @property
+    def former(self) -> tuple[str, ...]:
+        """See `ParsedSchema`."""
+        return ()
+
+    @property
     def file(self) -> _Descriptor:
         """Its descriptor, for those who read data."""
         return self._file

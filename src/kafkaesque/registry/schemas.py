@@ -69,5 +69,9 @@ class ParsedSchema(Protocol):
     def normalized(self) -> str:
         """The same for schemas that differ by order and spelling alone."""
 
+    @property
+    def former(self) -> tuple[str, ...]:
+        """What earlier releases kept of it: the same schema."""
+
     def cannot_read(self, written: "ParsedSchema") -> Iterator[str]:
         """Say where a reader with this schema fails at data of another one, of the same type."""
