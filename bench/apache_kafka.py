@@ -159,8 +159,10 @@ def tool_command(tool: str) -> list[str]:
     ]
 
 
-def program_command(source: Path) -> list[str]:
+def program_command(source: Path, *more: Path) -> list[str]:
     """Return the command line that compiles and runs a Java source; what it logs goes to stderr.
+
+    Jars of `more` directories are behind those of Kafka's clients.
 
     Raises:
         PeerUnavailableError: Java, its compiler, Maven or the artifacts cannot be had here.
@@ -170,7 +172,8 @@ def program_command(source: Path) -> list[str]:
     target = "appender.stdout.target = SYSTEM_ERR\n"
     logging.write_text(_LOG_CONFIGURATION.format(level="warn") + target)
     options = [*PROGRAM_HEAP_OPTIONS, f"-Dlog4j2.configurationFile={logging}"]
-    return [java, *options, "-cp", f"{jars}/*", str(source)]
+    path = ":".join(f"{each}/*" for each in (jars, *more))
+    return [java, *options, "-cp", path, str(source)]
 
 
 class ApacheKafka:
