@@ -131,7 +131,8 @@ def test_what_is_no_schema_is_refused(
 
 
 def test_rules_and_metadata_are_refused_and_not_dropped(cluster: RegistryCluster) -> None:
-    url, empty = cluster.url(1), {"properties": {}, "tags": {}}
+    url = cluster.url(1)
+    empty: dict[str, dict[str, str]] = {"properties": {}, "tags": {}}
     rules = {"domainRules": [{"name": "hide", "kind": "TRANSFORM", "type": "ENCRYPT"}]}
     for more in ({"ruleSet": rules}, {"metadata": {"properties": {"owner": "me"}}}):
         status, said = register(url, "ruled-value", avro("a"), **more)

@@ -409,8 +409,8 @@ def test_a_segment_that_has_no_index_is_not_tried_again_and_again(
 
     def build(*_: Any) -> Generator[int, None, bool]:
         built.append(1)
+        yield from ()
         return False
-        yield 0
 
     monkeypatch.setattr(key_indexes, "build_key_index", build)
     for _ in range(3):
