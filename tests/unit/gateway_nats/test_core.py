@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.gateway.nats.connection import PENDING_BYTES_MAX
+from kafkaesque.gateway.nats.stored import raw_headers, record_headers
 from tests.unit.gateway_nats.kit import Ground
 
 
@@ -124,3 +125,10 @@ def test_a_broker_that_stops_says_so(three: Ground) -> None:
     found = client.take()
     assert b'"ldm":true' in found
     assert b'"connect_urls":["b1:4222","b3:4222"]' in found
+
+
+def test_what_only_sqs_reads_is_shown_where_a_client_of_nats_has_sent_it() -> None:
+    types = ("sqs.message", b'{"types":{"n":"Number"}}')
+    assert raw_headers((("n", b"1"), types)) == b"NATS/1.0\r\nn: 1\r\n\r\n"
+    own = b"NATS/1.0\r\nsqs.message: 1\r\n\r\n"
+    assert raw_headers(record_headers(own)) == own

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaesque.model.kernel_types import Headers
-from kafkaesque.model.message_headers import PREFIX, STORED_NATS
+from kafkaesque.model.message_headers import PREFIX, STORED_NATS, STORED_SQS
 from kafkaesque.model.message_properties import CONTENT_TYPE, MESSAGE_ID
 from kafkaesque.protocols.nats.headers import Headers as NatsHeaders
 from kafkaesque.protocols.nats.headers import is_writable, read_headers, write_headers
@@ -55,7 +55,7 @@ def raw_headers(headers: Headers) -> bytes:
 
 def _pairs(headers: Headers) -> Iterator[tuple[str, str]]:
     for name, value in headers:
-        if name.startswith(PREFIX):
+        if name.startswith(PREFIX) or name == STORED_SQS:
             continue
         text = (value or b"").decode("utf-8", "surrogateescape")
         if is_writable(name, text):
