@@ -60,6 +60,7 @@ class SecureUp(Up):
         words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
         words += port_words(self.ports)
         self.bootstrap = f"127.0.0.1:{self.ports['kafka']}"
+        self.events = ""
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
