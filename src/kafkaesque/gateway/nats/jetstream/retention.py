@@ -14,6 +14,16 @@ from kafkaesque.gateway.nats.jetstream.streams import Stream
 from kafkaesque.model.errors import RequestRefused
 
 
+def _done_with(counts: q.QueueCounts) -> int:
+    """Return before which offset a consumer wants nothing any more."""
+    if not counts.has_begun:
+        return 0
+    if counts.oldest_ms or not isinstance(counts.read_to, int):
+        return counts.floor
+    # Nothing lives: what was read beyond that is what its filters do not want.
+    return max(counts.floor, counts.read_to)
+
+
 def catch_up(office: Office, stream: Stream, then: Callable[[bool], None]) -> None:
     """Call with True once the stream's view is current, without what its consumers are done with.
 
@@ -35,7 +45,7 @@ def catch_up(office: Office, stream: Stream, then: Callable[[bool], None]) -> No
         if isinstance(outcome, RequestRefused):
             then(False)
             return
-        floors.append(outcome.floor if outcome.has_begun else 0)
+        floors.append(_done_with(outcome))
         next_one()
 
     def on_read(is_read: bool) -> None:
