@@ -90,11 +90,25 @@ def test_what_no_consumer_wants_goes_from_a_stream_of_interest(three: Ground) ->
     api.pull(stream, consumer, batch=1, expires=30 * SECOND)
     three.wait(cursor_host.WAIT_MS + 2 * cursor_host.PASSED_MS)
     assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 0
-    # Nor does one stay that comes alone: how far that is may not be committed before the next.
-    api.publish(f"{stream}.other", b"nobody's")
-    api.pull(stream, consumer, batch=1, expires=SECOND)
-    three.wait(500)
-    assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 0
+
+
+def test_what_a_consumer_does_not_want_goes_though_nobody_asks_it_for_messages(
+    three: Ground,
+) -> None:
+    api = Api(three)
+    stream = new_stream(api, retention="interest")
+    new_consumer(api, stream, filter_subject=f"{stream}.wanted")
+    for _ in range(2):
+        api.publish(f"{stream}.other", b"nobody's")
+        for _ in range(10):
+            if not api.ask(f"STREAM.INFO.{stream}")["state"]["messages"]:
+                break
+            three.wait(500)
+        else:
+            pytest.fail("it stays")
+    api.publish(f"{stream}.wanted", b"somebody's")
+    three.wait(2_000)
+    assert api.ask(f"STREAM.INFO.{stream}")["state"]["messages"] == 1
 
 
 def test_what_arrives_is_not_passed_over_in_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,11 +386,11 @@ def test_a_stream_stores_only_what_its_maker_may_read(secured: Secured) -> None:
         allow(live, "other", operation, ResourceType.TOPIC, "MINE")
     allow(live, "other", Operation.READ, ResourceType.SUBJECT, "orders/*")
     refused = ApiCode.NOT_ALLOWED.value[1]
-    assert make("*.>") == refused
+    assert make("bills.>") == refused
     assert make("orders.new", "bills.new") == refused
     deny(live, "other", "orders/secret")
     assert make("orders.>") == refused
-    assert make("*.new") == refused
+    assert make("orders.*") == refused
     assert make("orders.new", "orders.new.*") == 0
     jetstream_has = True
     assert make("orders.>") == refused
