@@ -160,18 +160,18 @@ class CursorHost(QueueHost):
             # A new leader has read nothing yet: whoever asks again hears how far it came.
             self._is_wanted = True
             self._go_on()
-        elif self._wanted is not None:
-            # Whoever asks may wait until all is passed over that is not wanted.
-            self._is_wanted = True
-            self._go_on()
         return self._position if self._position > self.queue.state.end else None
 
     # -- reading ahead
 
-    def on_wanted(self) -> None:
-        super().on_wanted()
+    def read_on(self) -> None:
+        """See `QueueHost`."""
         self._is_wanted = True
         self._go_on()
+
+    def on_wanted(self) -> None:
+        super().on_wanted()
+        self.read_on()
 
     def on_following(self) -> None:
         super().on_following()

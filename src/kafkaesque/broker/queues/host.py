@@ -227,6 +227,9 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         """Return up to where a cursor has read its topic beyond its last message, if it has."""
         return None
 
+    def read_on(self) -> None:
+        """Find out what of a cursor's topic is wanted, though nobody asks for messages."""
+
     def seek(self, offset: int) -> None:
         """A cursor is about to go on elsewhere.
 

@@ -75,6 +75,8 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             barrier = r.Settle(token=host.new_token(), claims=())
             host.ask_engine(barrier, _told(on_done, lambda _: counts))
         case q.AskQueue():
+            if request.reads_on is True:
+                host.read_on()
             on_done(count(host))
         case q.RedriveQueue(target=target) if target:
             _redrive(host, parts, target, on_done)

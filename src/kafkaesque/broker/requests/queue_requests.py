@@ -185,6 +185,8 @@ class AskQueue(QueueRequest, frozen=True, tag="ask-queue", kw_only=True):
 
     #: Whether it is answered when all that the counts say is committed.
     is_committed: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Whether a cursor is to read on, so that who asks again hears how far nothing is wanted.
+    reads_on: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 AnyQueueRequest = (

@@ -37,7 +37,8 @@ def catch_up(office: Office, stream: Stream, then: Callable[[bool], None]) -> No
 
     def next_one() -> None:
         if left:
-            office.ask(q.AskQueue(log_id=left.pop().log_id), q.QueueCounts, on_counted)
+            ask = q.AskQueue(log_id=left.pop().log_id, reads_on=True)
+            office.ask(ask, q.QueueCounts, on_counted)
         else:
             stream.log.catch_up(on_read)
 
