@@ -453,3 +453,13 @@ def test_no_more_is_made_when_the_broker_stops() -> None:
     assert leader.world.store.statistics.key_indexes_built == 0
     files = leader.world.disk.list_dir(leader.log.identity.directory)
     assert not [each for each in files if ".keys" in each]
+
+
+def test_an_index_that_is_asked_for_while_it_is_made_is_made_once() -> None:
+    leader = filled()
+    first = leader.ask(NAMES, 0, 12, 5_000)
+    while not first:
+        leader.turn()
+    assert leader.world.store.statistics.key_indexes_built == 0
+    assert passed(leader) == (b"", 0)
+    assert leader.world.store.statistics.key_indexes_built == 3

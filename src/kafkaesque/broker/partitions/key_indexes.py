@@ -217,19 +217,23 @@ class KeyIndexes:
         for _ in range(1 + AHEAD_MAX):
             if wanted is None or len(self._waiting) >= WAITING_MAX:
                 break
-            path = wanted.segment.path
-            failed = self._failed.get(path)
-            has_failed = failed is not None and _is_same(failed, wanted)
-            if not has_failed and not self._disk.exists(wanted.segment.key_index_path):
-                self._waiting.setdefault(path, (log, wanted))
+            if self._is_missed(wanted):
+                self._waiting.setdefault(wanted.segment.path, (log, wanted))
             wanted = log.closed_segment(wanted.end_offset)
         self._build_next()
+
+    def _is_missed(self, closed: ClosedSegment) -> bool:
+        """Tell whether a segment has no index, and was not tried in vain."""
+        failed = self._failed.get(closed.segment.path)
+        has_failed = failed is not None and _is_same(failed, closed)
+        return not has_failed and not self._disk.exists(closed.segment.key_index_path)
 
     def _build_next(self) -> None:
         while self._building is None and self._waiting and not self._is_stopped:
             path = next(iter(self._waiting))
             log, closed = self._waiting.pop(path)
-            if _is_current(log, closed):
+            # It may have been asked for again while it was made.
+            if _is_current(log, closed) and self._is_missed(closed):
                 self._build(log, closed)
 
     def _build(self, log: GroupLog, closed: ClosedSegment) -> None:
