@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker.partitions import key_indexes
+from kafkaesque.broker.partitions import few_names, key_indexes
 from kafkaesque.broker.partitions.few_names import FewNames, Passed
 from kafkaesque.broker.partitions.key_indexes import KeyIndexes
 from kafkaesque.env.disk import BlockingDisk, FileRange
@@ -463,3 +463,18 @@ def test_an_index_that_is_asked_for_while_it_is_made_is_made_once() -> None:
     assert leader.world.store.statistics.key_indexes_built == 0
     assert passed(leader) == (b"", 0)
     assert leader.world.store.statistics.key_indexes_built == 3
+
+
+def test_a_read_that_takes_long_ends_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = filled(5)
+    passed(leader)
+    clock, find_out = leader.world.clock, leader.indexes.find_out
+
+    def find_out_slowly(*question: Any) -> None:
+        clock.monotonic_ms += few_names.READ_MS_MAX * 2 // 3
+        find_out(*question)
+
+    monkeypatch.setattr(leader.indexes, "find_out", find_out_slowly)
+    found = leader.ask(write_filters(("nobody",), "s"), 0, leader.log.end_offset, 5_000)
+    leader.settle()
+    assert found == [(b"", leader.log.segment_bases[2])]

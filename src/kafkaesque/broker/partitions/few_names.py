@@ -3,8 +3,9 @@
 Theory of operation. From the reader's offset on, closed segments are gone through by their indexes
 (`key_indexes`): of each run of batches that may have something wanted the bytes are read, what is
 between runs is passed over. It ends at the first segment without an index, in the segment that is
-written, where the reader may not read on, and when there is enough. What is passed over has no
-batch of a transaction and no marker, so a reader makes of the rest what it would have made of all.
+written, where the reader may not read on, when there is enough, and when it takes long. What is
+passed over has no batch of a transaction and no marker, so a reader makes of the rest what it would
+have made of all.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from kafkaesque.storage.key_index import WantedRuns
 STEPS_PER_TURN: Final = 16
 #: So many in one read.
 STEPS_MAX: Final = 256
+#: And not after this: an index says what many filters want after seconds, and somebody waits.
+READ_MS_MAX: Final = 1_000
 
 
 class Passed(NamedTuple):
@@ -75,7 +78,8 @@ class _Read:
     """One read, across turns of the loop."""
 
     __slots__ = ("_at", "_bytes_left", "_clock", "_disk", "_end", "_generation", "_indexes",
-                 "_names", "_on_passed", "_partition", "_pieces", "_steps")  # fmt: skip
+                 "_names", "_on_passed", "_partition", "_pieces", "_steps",
+                 "_until_ms")  # fmt: skip
 
     def __init__(
         self,
@@ -98,6 +102,7 @@ class _Read:
         self._pieces: list[Buffer] = []
         self._bytes_left = 0
         self._steps = 0
+        self._until_ms: Final = clock.now_ms() + READ_MS_MAX
         self._at = Offset(0)
 
     def begin(self, offset: Offset, bytes_max: int) -> None:
@@ -115,7 +120,8 @@ class _Read:
 
     def _look(self) -> None:
         """Look at the segment that reading has come to."""
-        if self._bytes_left <= 0 or self._at >= self._end or self._steps >= STEPS_MAX:
+        is_long = self._steps >= STEPS_MAX or self._clock.now_ms() >= self._until_ms
+        if self._bytes_left <= 0 or self._at >= self._end or is_long:
             self._finish()
             return
         log = self._partition.log
