@@ -428,8 +428,21 @@ def test_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
         assert answer
     assert len(leader.indexes._kept) == 2
     assert leader.indexes._kept_bytes == sum(
-        map(key_indexes._bytes_of, leader.indexes._kept.values())
+        key_indexes._bytes_of(names, answer) for (_, names), answer in leader.indexes._kept.items()
     )
+
+
+def test_the_names_that_answers_are_kept_for_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = filled()
+    passed(leader)
+    monkeypatch.setattr(key_indexes, "KEPT_BYTES_MAX", 100_000)
+    for number in range(10):
+        many = tuple(f"n{number}.{each}" for each in range(500))
+        leader.ask(write_filters(many, "s"), 0, 12, 5_000)
+        leader.settle()
+    kept = {names for _, names in leader.indexes._kept}
+    assert 0 < sum(len(name) for names in kept for name in names) < 100_000
+    assert len(leader.indexes._kept) < 5
 
 
 def test_who_asks_beyond_the_bound_reads_the_segment(monkeypatch: pytest.MonkeyPatch) -> None:

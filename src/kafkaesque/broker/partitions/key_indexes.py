@@ -34,8 +34,9 @@ from kafkaesque.storage.statistics import StorageStatistics
 #: What indexes have said is kept up to this, over all logs; and so many answers at most.
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 KEPT_MAX: Final = 4_096
-#: What an answer takes in memory beside its runs.
+#: What an answer takes in memory beside its runs and the names, and what a name does.
 ANSWER_BYTES: Final = 500
+NAME_BYTES: Final = 50
 #: Questions that wait; who asks beyond them reads the segment.
 QUESTIONS_MAX: Final = 256
 #: Segments that wait for their index, over all logs; those beyond are asked for again.
@@ -197,7 +198,7 @@ class KeyIndexes:
         answer = _Answer(question.closed, runs)
         self._forget(key)
         self._kept[key] = answer
-        self._kept_bytes += _bytes_of(answer)
+        self._kept_bytes += _bytes_of(question.names, answer)
         while self._kept_bytes > KEPT_BYTES_MAX or len(self._kept) > KEPT_MAX:
             self._forget(next(iter(self._kept)))
         self._on_answer(question, runs)
@@ -205,7 +206,7 @@ class KeyIndexes:
     def _forget(self, key: tuple[str, WantedNames]) -> None:
         answer = self._kept.pop(key, None)
         if answer is not None:
-            self._kept_bytes -= _bytes_of(answer)
+            self._kept_bytes -= _bytes_of(key[1], answer)
 
     # -- making them
 
@@ -293,8 +294,10 @@ def _select(data: bytes, names: WantedNames) -> WantedRuns | None:
     return select(data, read_filters(names).may_want)
 
 
-def _bytes_of(answer: _Answer) -> int:
-    return ANSWER_BYTES + (0 if answer.runs is None else answer.runs.size_bytes)
+def _bytes_of(names: WantedNames, answer: _Answer) -> int:
+    # Each request of another broker has brought names of its own.
+    name_bytes = sum(map(len, names)) + NAME_BYTES * len(names)
+    return ANSWER_BYTES + name_bytes + (0 if answer.runs is None else answer.runs.size_bytes)
 
 
 def _is_same(left: ClosedSegment, right: ClosedSegment) -> bool:
