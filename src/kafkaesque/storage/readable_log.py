@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkaesque.env.disk import Buffer, FileRange
-from kafkaesque.model.errors import OffsetOutOfRange
+from kafkaesque.model.errors import DiskFailed, OffsetOutOfRange
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage import log_reads
 from kafkaesque.storage.entries import EntryLike
@@ -50,14 +50,14 @@ class ReadableLog(LogState):
         limit = min(limit_offset, self.written_end)
         if offset >= limit:
             return []
-        found = self.segments.locate_in_tail(offset, bytes_max, limit)
-        if found is not None:
-            return found
-        steps = self.segments.locate(offset, bytes_max, limit, self._files_end)
         try:
+            found = self.segments.locate_in_tail(offset, bytes_max, limit)
+            if found is not None:
+                return found
+            steps = self.segments.locate(offset, bytes_max, limit, self._files_end)
             return run_warm(steps, self._bench.pool)
-        except (Cold, StorageCorrupt):
-            return None  # what is damaged is told by `locate_async`
+        except (Cold, DiskFailed, StorageCorrupt):
+            return None  # what is damaged, or cannot be opened, is told by `locate_async`
 
     def locate_async(
         self,

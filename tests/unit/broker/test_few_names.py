@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from kafkaesque.broker.partitions import few_names, key_indexes
 from kafkaesque.broker.partitions.few_names import FewNames, Passed
 from kafkaesque.broker.partitions.key_indexes import KeyIndexes
-from kafkaesque.env.disk import BlockingDisk, FileRange
+from kafkaesque.env.disk import BlockingDisk, File, FileRange
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import BatchOptions, MarkerType
-from kafkaesque.model.errors import NotLeader, RequestRefused
+from kafkaesque.model.errors import DiskFailed, NotLeader, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import decode_batch
 from kafkaesque.routing.subject_filters import SubjectFilters, read_filters, write_filters
@@ -491,3 +491,40 @@ def test_a_read_that_takes_long_ends_where_it_is(monkeypatch: pytest.MonkeyPatch
     found = leader.ask(write_filters(("nobody",), "s"), 0, leader.log.end_offset, 5_000)
     leader.settle()
     assert found == [(b"", leader.log.segment_bases[2])]
+
+
+@pytest.mark.parametrize("what", ["opened", "read"])
+def test_a_segment_that_cannot_be_read_is_an_answer(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a callback raises would stop the broker."""
+    leader = filled()
+    passed(leader)
+    segment = leader.log.segments.segments[1]
+    passed(leader)
+    disk, open_file, read = leader.world.disk, leader.world.disk.open, leader.world.disk.read
+
+    def refuse(*_: object) -> bytes:
+        raise DiskFailed("planted")
+
+    def open_another(path: str, *, create: bool = False) -> File:
+        if path == segment.path and what == "opened":
+            refuse()
+        file = open_file(path, create=create)
+        if path == segment.path:
+            monkeypatch.setattr(file, "read_cached", refuse)
+        return file
+
+    def read_another(file: File, position: int, length: int, on_done: Callable[..., None]) -> None:
+        if file.path == segment.path:
+            disk.pending.append(lambda: on_done(DiskFailed("planted")))
+        else:
+            read(file, position, length, on_done)
+
+    monkeypatch.setattr(disk, "open", open_another)
+    monkeypatch.setattr(disk, "read", read_another)
+    leader.log.pool.drop(segment.path)
+    found = leader.ask(NAMES, 0, leader.log.end_offset, 5_000)
+    leader.settle()
+    (refusal,) = found
+    assert isinstance(refusal, StorageFailed), found

@@ -7,6 +7,7 @@ from typing import Final
 
 from kafkaesque.broker.partitions.partition_sealing import Located, OpenedBatches
 from kafkaesque.env.disk import Buffer, Disk
+from kafkaesque.model.errors import DiskFailed
 
 #: A longer range is read off the loop even if it is cached: to copy 1 MiB takes the loop 3 ms.
 CACHED_BYTES_MAX: Final = 256 * 1024
@@ -45,7 +46,10 @@ class _Reading:
                 left.pop(0)
                 continue
             is_short = piece.length <= CACHED_BYTES_MAX
-            cached = piece.file.read_cached(piece.position, piece.length) if is_short else None
+            try:
+                cached = piece.file.read_cached(piece.position, piece.length) if is_short else None
+            except DiskFailed:
+                cached = None  # `Disk.read` tells why, and nobody's callback is broken off
             if cached is None:
                 self._disk.read(piece.file, piece.position, piece.length, self._on_piece)
                 return
