@@ -416,6 +416,10 @@ def test_a_segment_that_has_no_index_is_not_tried_again_and_again(
     for _ in range(3):
         assert passed(leader) == (b"", 0)
     assert len(built) == 1
+    leader.world.clock.monotonic_ms += key_indexes.FAILED_AGAIN_MS
+    for _ in range(3):
+        assert passed(leader) == (b"", 0)
+    assert len(built) == 2, "but later: there may have been no space"
 
 
 def test_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

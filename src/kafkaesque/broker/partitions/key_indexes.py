@@ -43,8 +43,9 @@ QUESTIONS_MAX: Final = 256
 WAITING_MAX: Final = 64
 #: So many segments get an index beside the one that is asked about.
 AHEAD_MAX: Final = 4
-#: Segments of which no index could be made, and that are not tried again.
+#: Segments of which no index could be made, and when they are tried again: space may be freed.
 FAILED_MAX: Final = 4_096
+FAILED_AGAIN_MS: Final = 10 * 60_000
 
 OnKnown = Callable[[WantedRuns | None], None]
 
@@ -80,7 +81,8 @@ class KeyIndexes:
         self._is_asking = False
         self._waiting: Final[dict[str, tuple[GroupLog, ClosedSegment]]] = {}
         self._building: StepRun | None = None
-        self._failed: Final[OrderedDict[str, ClosedSegment]] = OrderedDict()
+        #: With when that is forgotten.
+        self._failed: Final[OrderedDict[str, tuple[ClosedSegment, int]]] = OrderedDict()
         self._is_stopped = False
 
     # -- what is known
@@ -224,10 +226,12 @@ class KeyIndexes:
         self._build_next()
 
     def _is_missed(self, closed: ClosedSegment) -> bool:
-        """Tell whether a segment has no index, and was not tried in vain."""
-        failed = self._failed.get(closed.segment.path)
+        """Tell whether a segment has no index, and was not tried in vain a short while ago."""
+        failed, until_ms = self._failed.get(closed.segment.path, (None, 0))
         has_failed = failed is not None and _is_same(failed, closed)
-        return not has_failed and not self._disk.exists(closed.segment.key_index_path)
+        if has_failed and self._clock.now_ms() < until_ms:
+            return False
+        return not self._disk.exists(closed.segment.key_index_path)
 
     def _build_next(self) -> None:
         while self._building is None and self._waiting and not self._is_stopped:
@@ -278,7 +282,7 @@ class KeyIndexes:
             self._forget(key)
 
     def _note_failed(self, closed: ClosedSegment) -> None:
-        self._failed[closed.segment.path] = closed
+        self._failed[closed.segment.path] = closed, self._clock.now_ms() + FAILED_AGAIN_MS
         if len(self._failed) > FAILED_MAX:
             self._failed.popitem(last=False)
 
