@@ -173,11 +173,14 @@ class Arrivals:
 
         Raises: as `arrival_of`.
         """
-        if header.is_sealed or header.size_bytes > _REMEMBERED_BYTES_MAX or _is_plain(header, data):
+        # Of what is compressed it cannot be seen whether it depends on the time.
+        is_closed = header.is_sealed or header.is_compressed
+        if is_closed or header.size_bytes > _REMEMBERED_BYTES_MAX or _is_plain(header, data):
             return arrival_of(header, data, base_offset, wall_ms_min)
         wall_ms = max(wall_ms_min, header.max_timestamp_ms)
         said = (header.attributes, header.record_count, header.last_offset_delta)
-        payload = bytes(memoryview(data)[header.at + HEADER_BYTES : header.at + header.size_bytes])
+        # The data begins with the batch, wherever the batch began in what was read of the log.
+        payload = bytes(memoryview(data)[HEADER_BYTES : header.size_bytes])
         last = self._arrival
         is_same = last is not None and said == self._said and payload == self._payload
         if last is None or not is_same or (self._is_timed and wall_ms != last.wall_ms):
