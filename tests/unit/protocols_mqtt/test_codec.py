@@ -114,3 +114,11 @@ def test_a_copy_is_the_same_whatever_was_copied_before(version: Version) -> None
         )
         said = b"\x0b\x01" if version is V5 else b""
         assert shared.write(flags, packet_id, more_properties=said) == more
+
+
+@pytest.mark.parametrize(("flags", "packet_id"), [(0, 0), (2, 7)])
+def test_a_copy_for_3_1_1_has_no_properties(flags: int, packet_id: int) -> None:
+    # A session of 5.0 with subscription identifiers may be resumed by a client of 3.1.1.
+    plain = PublishVariant(V3, "a/b", b"body").write(flags, packet_id)
+    said = PublishVariant(V3, "a/b", b"body").write(flags, packet_id, more_properties=b"\x0b\x01")
+    assert said == plain

@@ -149,11 +149,14 @@ class PublishVariant:
         """Return a copy.
 
         `flags` are those of the fixed header (`flags_of`), `topic_raw` is b"\\0\\0" where an alias
-        stands for the topic, `more_properties` are the raw properties of this copy alone.
+        stands for the topic, `more_properties` are the raw properties of this copy alone:
+        only 5.0 has any.
 
         Raises:
             ValueError: the packet is longer than a packet can be.
         """
+        if not self.is_v5:
+            more_properties = b""
         if topic_raw is None and not more_properties:
             copy_of = packet_id << 4 | flags
             if copy_of != self._copy_of:
