@@ -71,10 +71,13 @@ def test_transactions_are_bounded(client: StompClient, monkeypatch: pytest.Monke
     assert client.error("at most 1000 bytes").get("receipt-id") == "r"
 
 
-def test_an_acknowledgement_of_nothing_is_refused_in_a_transaction(client: StompClient) -> None:
+@pytest.mark.parametrize("number", ["1", "9" * 5_000])
+def test_an_acknowledgement_of_nothing_is_refused_in_a_transaction(
+    client: StompClient, number: str
+) -> None:
     client.send("BEGIN", {"transaction": "t"})
-    client.send("ACK", {"id": "1:none", "transaction": "t"})
-    client.error("no message waits for the acknowledgement '1:none'")
+    client.send("ACK", {"id": f"{number}.none", "transaction": "t"})
+    client.error(f"no message waits for the acknowledgement '{f'{number}.none'[:100]}'")
 
 
 def test_a_transaction_that_is_refused_in_part_is_told(ground: Ground, client: StompClient) -> None:

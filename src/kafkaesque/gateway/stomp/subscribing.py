@@ -41,6 +41,8 @@ SUBSCRIPTION_NAME: Final = ("activemq.subscriptionName", "durable-subscription-n
 #: NACK with `requeue:false` gives a message up at once.
 REQUEUE: Final = "requeue"
 PREFETCH_MAX: Final = 65_535
+#: Of a subscription's number; no connection opens more.
+_NUMBER_DIGITS_MAX: Final = 15
 
 _Then = Callable[[], None]
 
@@ -374,7 +376,8 @@ class Subscribing:
     def _find(self, ack_id: str, wanted: str | None) -> tuple[Subscription, str]:
         """Return a message that the client has, and its subscription: `wanted`, if it is said."""
         number, dot, message_id = ack_id.partition(ACK_SEPARATOR)
-        if dot and number.isascii() and number.isdigit():
+        is_number = number.isascii() and number.isdigit() and len(number) <= _NUMBER_DIGITS_MAX
+        if dot and is_number:
             found = self._all.get(int(number))
             if found is not None and message_id in found.held:
                 return found, message_id
