@@ -51,6 +51,34 @@ def test_messages_come_in_the_order_in_which_they_were_sent(ground: Ground) -> N
     assert subscriber.payloads(30) == [each.payload for each in packets]
 
 
+def test_messages_of_all_kinds_that_come_together_keep_their_order(ground: Ground) -> None:
+    # Those of a session's queue, and of one name and QoS 1, go on together.
+    base = new_name("rooms/")
+    subscriber, publisher = ground.session(new_name()), ground.client(new_name())
+    subscriber.subscribe(f"{base}/#", qos=1)
+    for name in "ab":
+        publisher.publish(f"{base}/{name}", b"before")
+    assert subscriber.payloads(2) == [b"before"] * 2
+    said = Properties(content_type="text/plain")
+    kinds = [("a", 1), ("a", 1), ("a", 0), ("b", 1), ("b", 1), ("a", 2), ("a", 1), ("a", 1)]
+    packets = [
+        p.Publish(topic=f"{base}/{name}", payload=b"%d" % at, qos=qos, packet_id=at if qos else 0)
+        for at, (name, qos) in enumerate(kinds, 1)
+    ]
+    others = [
+        p.Publish(topic=f"{base}/a", payload=b"9", qos=1, packet_id=9, retain=True),
+        p.Publish(topic=f"{base}/a", payload=b"10", qos=1, packet_id=10, properties=said),
+        p.Publish(topic=f"{base}/a", payload=b"11", qos=1, packet_id=11),
+    ]
+    publisher.send(*packets, *others)
+    publisher.ground.wait(500)
+    publisher.find(p.Puback)
+    answers = [each for each in publisher.waiting if isinstance(each, p.Puback | p.Pubrec)]
+    assert [each.packet_id for each in answers] == [1, 2, *range(4, 12)]
+    assert isinstance(answers[4], p.Pubrec)
+    assert subscriber.payloads(11) == [each.payload for each in (*packets, *others)]
+
+
 def test_a_publisher_is_told_that_nobody_listens(ground: Ground) -> None:
     client = ground.client(new_name())
     assert client.publish(new_name("nobody/")) is R.NO_MATCHING_SUBSCRIBERS

@@ -46,6 +46,19 @@ def test_what_is_published_meanwhile_waits(three: Ground, version: Version) -> N
     assert again.is_silent(300)
 
 
+def test_a_client_of_3_1_1_resumes_a_session_with_subscription_identifiers(three: Ground) -> None:
+    me, topic = new_name(), new_name("rooms/")
+    client = three.client(me, 1, clean=False, expiry_s=60)
+    wanted = p.Subscription(topic_filter=topic, qos=1)
+    said = Properties(subscription_identifiers=(5,))
+    client.send(p.Subscribe(packet_id=1, subscriptions=(wanted,), properties=said))
+    client.expect(p.Suback)
+    client.disconnect()
+    three.client(new_name(), 2).publish(topic, b"body")
+    back = three.client(me, 1, version=Version.V3_1_1, clean=False)
+    assert back.message().payload == b"body"
+
+
 def test_what_was_not_acknowledged_comes_again_with_its_packet_id(three: Ground) -> None:
     me, topic = new_name(), new_name("rooms/")
     client = three.session(me, 1)
