@@ -1,13 +1,13 @@
 """Gives up what no session of MQTT wants any more of the messages that sessions have together.
 
-Theory of operation. Every minute a broker that leads a partition of `__session_messages`, of which
-something could go, asks all sessions, a few at a time, for how long they have the oldest message
-that lives in their queues. All answer only when what they know is committed: what is settled then
-stays so, whoever leads the queue next. What is older than the oldest of all answers, and than the
-round itself, is referred to by nobody; nor will it be, because references follow their message at
-once. Clocks of brokers may differ: each says itself how old something is. Three hours are left for
-clocks that are set while a message waits, for references on their way (a queue without a leader may
-keep them waiting for more than one), and for the grain in which queues know arrivals.
+Theory of operation. Every ten minutes a broker that leads a partition of `__session_messages`, of
+which something could go, asks all sessions, a few at a time, for how long they have the oldest
+message that lives in their queues. All answer only when what they know is committed: what is
+settled then stays so, whoever leads the queue next. What is older than the oldest of all answers,
+and than the round itself, is referred to by nobody; nor will it be, because references follow their
+message at once. Clocks of brokers may differ: each says itself how old something is. Three hours
+are left for clocks that are set while a message waits, for references on their way (a queue without
+a leader may keep them waiting for more than one), and for the grain in which queues know arrivals.
 
 Whole segments are given up. If a session does not answer, nothing is, until the next round. A
 session whose oldest message waits holds back what came after it, for as long as the topic's
@@ -33,7 +33,7 @@ from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import Offset, TopicId
 
 #: From the end of a round to the next one.
-ROUND_MS: Final = 60_000
+ROUND_MS: Final = 600_000
 #: Sessions that are asked at the same time.
 ASKED_MAX: Final = 32
 ASK_MS_MAX: Final = 10_000
