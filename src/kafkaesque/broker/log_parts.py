@@ -220,6 +220,7 @@ class LogParts(LinkParts):
             forwarder=self.forwarder,
             checks=self.batch_checks,
             on_start_wanted=self.on_start_wanted,
+            reports=self.reports,
         )
         self.queue_calls = QueueCalls(
             node=self.node,

@@ -307,6 +307,27 @@ def test_what_waits_stays_though_clocks_are_a_day_apart(short: int) -> None:
     assert ground.session(names[1]).message().payload == BODY
 
 
+def test_it_is_said_that_a_message_is_given_up_whose_body_is_gone(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = two()
+    for each in sessions(ground, names, "gone/#"):
+        each.disconnect()
+    ground.client().publish("gone/1", BODY)
+    here = broker(ground)
+    for log in logs(ground):
+        here.partitions.advance_start(log, log.high_watermark)
+    ground.wait(1_000)
+    said: list[str] = []
+    monkeypatch.setattr(here.queue_hosts._parts.reports, "warning", said.append)
+    back = ground.session(names[0])
+    assert back.is_silent(2_000)
+    what = "gives up 1 message: the log that has the bodies does not have them any more"
+    assert said == [f"queue '{queue_name_of(names[0])}' {what}"]
+    ground.client().publish("gone/2", b"later")
+    assert back.message().payload == b"later"
+
+
 def test_nothing_is_given_up_while_a_session_does_not_answer(
     ground: Ground, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

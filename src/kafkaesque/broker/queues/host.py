@@ -29,10 +29,12 @@ from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.broker.queues.referenced_bodies import ReferencedBodies, ReferencedLogs
 from kafkaesque.broker.queues.way_out import WayOut, way_out_of
 from kafkaesque.broker.replication.raft_replica import Replica
+from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.queue_requests import LINGER_MS, WAIT_MS_MAX, ConsumerName
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import read_batch_header
+from kafkaesque.model.counted import counted
 from kafkaesque.model.errors import (
     InvalidRequest,
     LeaderNotAvailable,
@@ -53,6 +55,9 @@ from kafkaesque.tables.log_table import Instant, RequestToken
 
 #: Of the table on its partition. Logs have it: it never changes.
 TABLE_NUMBER = 1
+
+#: What is said of lost messages is said so often at most.
+LOST_MS = 60_000
 
 Work = r.Deliver | r.Move | r.Activate
 OnAnswer = Callable[[r.Answer], None]
@@ -85,6 +90,7 @@ class HostParts:
     on_begun: Callable[["QueueHost"], None]
     #: Counts what clients' queues do while they are led here.
     tally: Tally
+    reports: Reports
 
 
 class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
@@ -116,6 +122,9 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         #: The table's policy, if it is that of the options.
         self._configured: Policy | None = None
         self._is_configuring = False
+        #: Messages without a body of which nothing was said yet, and when something was said last.
+        self._lost = 0
+        self._lost_ms: int | None = None
 
     def _make_table(self, number: int) -> QueueTable:
         self.queue = QueueTable(number, tally=self._parts.tally, arrivals=self._parts.arrivals)
@@ -273,6 +282,20 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         if offsets and self.queue.is_leading:
             claims = tuple(r.Claim(each, each + 1, attempts[each]) for each in offsets)
             self.ask(r.GiveBack(token=self.new_token(), claims=claims), lambda _: None)
+
+    def note_lost(self, count: int) -> None:
+        """Messages are given up whose bodies are gone: say so, once a minute at most."""
+        self._lost += count
+        now_ms = self._parts.clock.now_ms()
+        if self._lost_ms is not None and now_ms < self._lost_ms + LOST_MS:
+            return
+        found = self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
+        name = self.state.topic if found is None else found.queue
+        lost, self._lost, self._lost_ms = self._lost, 0, now_ms
+        self._parts.reports.warning(
+            f"queue {name} gives up {counted(lost, 'message')}: the log that has the bodies does "
+            "not have them any more"
+        )
 
     def check_target(self, name: str) -> None:
         """Refuse to move messages of an encrypted queue to where they would be in the clear.

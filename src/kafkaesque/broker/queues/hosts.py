@@ -27,6 +27,7 @@ from kafkaesque.broker.queues.put_batches import NewestBatches, PutBatches
 from kafkaesque.broker.queues.putting import OnPut, Putting
 from kafkaesque.broker.queues.referenced_bodies import ReferencedLogs
 from kafkaesque.broker.queues.transient_host import TransientHost
+from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
     ConsumerName,
@@ -76,6 +77,7 @@ class QueueHosts:
         forwarder: Forwarder,
         checks: BatchChecks,
         on_start_wanted: Callable[[GroupId, Offset], None],
+        reports: Reports,
     ) -> None:
         self._node = node
         self._incarnation = incarnation
@@ -113,6 +115,7 @@ class QueueHosts:
             on_changed=self._note_changed,
             on_begun=self._note_begun,
             tally=self.tally,
+            reports=reports,
         )
         partitions.table_kinds.append(self)
 

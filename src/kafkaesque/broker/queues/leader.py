@@ -299,6 +299,8 @@ def _hand_out(
             return
         left = set(found.left)
         lost = [each for each in offsets if each not in found.records and each not in left]
+        if lost:
+            host.note_lost(len(lost))
         records, way_out = _sorted(found), host.way_out()
         if way_out is not None:
             records, failed, too_much = way_out.change_all(records, bytes_max)
