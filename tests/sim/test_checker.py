@@ -211,6 +211,7 @@ def test_a_leader_that_never_repeats_itself_gets_stuck(monkeypatch: pytest.Monke
     assert any("stuck" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_snapshot_that_leaves_something_out_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     read = ClusterState.read_snapshot
 

@@ -134,7 +134,7 @@ def run_several(seed: int, qos: int) -> list[list[bytes]]:
     return [each.seen for each in scenario.subscribers]
 
 
-@pytest.mark.parametrize("seed", first_of(range(1, 21), 2))
+@pytest.mark.parametrize("seed", first_of(range(1, 21), 1))
 def test_several_sessions_get_what_is_kept_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What they have is given up early here: nothing may be that one of them still wants."""
     qos = 1 + seed % 2

@@ -12,11 +12,11 @@ from kafkaesque.broker.queues import mover as mover_module
 from kafkaesque.broker.queues.mover import Mover
 from kafkaesque.broker.queues.putting import Moving
 from kafkaesque.model.batch_encoder import BatchOptions
+from kafkaesque.queues import arrival as arrival_module
 from kafkaesque.queues import decisions as d
 from kafkaesque.queues import replay as replay_module
 from kafkaesque.queues import requests as r
 from kafkaesque.queues import snapshot as snapshot_module
-from kafkaesque.queues import table as table_module
 from kafkaesque.queues.arrival import Arrival, arrival_of
 from kafkaesque.queues.column import Column
 from kafkaesque.queues.context import Context
@@ -171,7 +171,7 @@ def test_a_limit_that_nobody_counts_is_passed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_priorities_that_nobody_looks_at_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "arrival_of", without_priorities)
+    monkeypatch.setattr(arrival_module, "arrival_of", without_priorities)
     only(monkeypatch, "ranked")
     find("out of order")
 

@@ -30,6 +30,7 @@ def test_that_records_are_deleted_before_they_are_copied_is_found_out(
     assert any("EntriesGone" in each for each in run(3).anomalies)
 
 
+@pytest.mark.extended
 def test_retention_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     right = ReadableLog.retention_candidate
 
