@@ -108,6 +108,7 @@ def test_options_of_broker_zero_are_not_those_of_all() -> None:
     )
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 def test_a_run_is_the_same_whether_the_ids_begin_with_zero_or_one() -> None:
     activities = ("compaction", "transactions", "moves", "controllers", "throttles")

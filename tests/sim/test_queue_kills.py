@@ -101,6 +101,7 @@ def test_attempts_that_only_the_leader_knows_are_forgotten(
     assert kept().broken["attempts forgotten"]
 
 
+@pytest.mark.extended
 def test_groups_that_nothing_holds_are_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupOrder, "hold", lambda _, __: None)
     monkeypatch.setattr(GroupOrder, "unhold", lambda _, __: None)
