@@ -39,11 +39,15 @@ class Host:
         self.bodies = self
         self.now_ms = 0
         self.rejected: list[int] = []
+        self.noted_lost = 0
         #: How long each request to the engine waits.
         self.waits: list[int] = []
         self.on_read: Callable[[], None] = lambda: None
         self._given = itertools.count()
         self._tokens = itertools.count()
+
+    def note_lost(self, count: int) -> None:
+        self.noted_lost += count
 
     def way_out(self) -> WayOut:
         return WayOut("strict", Transformation(read_rule(json.dumps(STRICT).encode())))
@@ -135,3 +139,4 @@ def test_who_asks_gets_what_stands_behind_messages_that_a_topic_has_lost() -> No
     host = Losing(b"", b"", b"kept")
     assert [each.value for each in host.take().messages] == [b"kept"]
     assert host.rejected == [0, 1]
+    assert host.noted_lost == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -12,6 +13,7 @@ from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.stream_gateway import StreamGateway
 from kafkaesque.chassis.web_socket_gateway import WebSocketGateway
+from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.sim import cluster as sim
 from kafkaesque.sim.cluster import MakeGateway, SimCluster
 from kafkaesque.sim.env import World
@@ -49,10 +51,18 @@ def _gateways() -> Mapping[int, MakeGateway]:
     return {**makers, WEB_SOCKET_PORT: make_web_socket}
 
 
+def exceptions_kept() -> list[KafkaesqueError]:
+    """Return what was raised in this process, and is kept with its frames."""
+    objects = gc.get_objects()
+    return [each for each in objects if isinstance(each, KafkaesqueError) and each.__traceback__]
+
+
 class Ground:
     """A small cluster that is used by one walk after the other."""
 
     def __init__(self, seed: int = 1, brokers: int = 1) -> None:
+        #: Other tests keep some: they are the values of parameters there.
+        self.raised_before: Final = exceptions_kept()
         self.world: Final = World(seed)
         self.loop: Final = self.world.loop
         self.cluster: Final = SimCluster(self.world, SimOptions(brokers=brokers), _gateways())

@@ -18,10 +18,9 @@ from typing import Any, Final
 from kafkaesque.chassis.link import ClientConnection
 from kafkaesque.env.network import Address, Connection
 from kafkaesque.gateway.queueing.deletions import Deletions
-from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.sim.loop import NS_PER_MS
 from tests.unit.chassis.client import Client
-from tests.unit.gateway_walks.ground import PATIENCE_MS, Ground
+from tests.unit.gateway_walks.ground import PATIENCE_MS, Ground, exceptions_kept
 from tests.unit.gateway_walks.speaker import Speaker
 
 PEERS_MAX: Final = 5
@@ -227,5 +226,6 @@ def check_nothing_is_left(ground: Ground) -> None:
         if isinstance(each, ClientConnection) and id(each.shared.chassis) in alive
     ]
     assert not left, [(each, list(map(type, gc.get_referrers(each)))) for each in left[:3]]
-    raised = [each for each in objects if isinstance(each, KafkaesqueError) and each.__traceback__]
+    before = {id(each) for each in ground.raised_before}
+    raised = [each for each in exceptions_kept() if id(each) not in before]
     assert not raised, [(each, traceback.format_tb(each.__traceback__)[-1]) for each in raised[:3]]
