@@ -82,7 +82,7 @@ def bound_topic(cluster: WebCluster, root: str) -> str:
     """A topic that gets what is published under a name."""
     topic = TopicMaker(cluster.bootstrap_servers)("bound", partitions=1, replication=1)
     where = exchange_requests.Where(cluster.bootstrap_servers, "/")
-    binding = routes.binding_of(root, topic, None)
+    binding = routes.binding_of(root, topic, None, beside=False)
     exchange_requests.alter_binding(where, binding, exchange_requests.CREATE)
     return topic
 

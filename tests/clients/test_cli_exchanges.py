@@ -122,7 +122,8 @@ def test_names_of_mqtt_are_routed_to_topics(cli: Cli) -> None:
     made = cli("route", "create", f"{prefix}/kitchen", topic, "--levels", "2")
     assert made.output == f"{prefix}/kitchen/# goes to topic {topic}\n"
     rows = cli("route", "list", "--json").document
-    assert {"names": f"{prefix}/kitchen/#", "topic": topic, "levels": 2} in rows
+    route = {"names": f"{prefix}/kitchen/#", "topic": topic, "levels": 2, "beside": False}
+    assert route in rows
     found = cli("route", "test", f"{prefix}/kitchen/heat", "--json").document
     assert {
         "kind": "topic",
@@ -135,8 +136,22 @@ def test_names_of_mqtt_are_routed_to_topics(cli: Cli) -> None:
     read = cli("consume", topic, "--from-beginning", "--max", "8", "--json").messages
     assert len({each["partition"] for each in read}) == 1
     assert {each["key"] for each in read} == {f"{prefix}.kitchen.{number}" for number in range(8)}
+    cli("route", "create", f"{prefix}/kitchen/debug", "--live-only")
+    debug = f"{prefix}/kitchen/debug/x"
+    (found,) = cli("route", "test", debug, "--json").document
+    assert (found["kind"], found["names"]) == ("live only", f"{prefix}/kitchen/debug/#")
+    cli("exchange", "publish", "amq.topic", "x", "--key", debug.replace("/", "."))
+    cli("exchange", "publish", "amq.topic", "x", "--key", f"{prefix}.kitchen.last")
+    read = cli("consume", topic, "--from-beginning", "--max", "9", "--json").messages
+    assert read[-1]["key"] == f"{prefix}.kitchen.last"
+    cli("route", "delete", f"{prefix}/kitchen/debug", "--live-only")
+    assert topic in [each["name"] for each in cli("route", "test", debug, "--json").document]
+    cli("route", "create", f"{prefix}/kitchen", topic)
+    rows = cli("route", "list", "--json").document
+    assert [each["levels"] for each in rows if each["topic"] == topic] == ["all"]
+    assert "name a topic, or say --live-only" in cli("route", "create", "a", code=2).errors
     assert "no topic" in cli("route", "create", "a", "no-such-topic", code=1).errors
     assert "is no name" in cli("route", "test", "a/#", code=2).errors
-    cli("route", "delete", f"{prefix}/kitchen", topic, "--levels", "2")
+    cli("route", "delete", f"{prefix}/kitchen", topic)
     left = cli("route", "test", f"{prefix}/kitchen/heat", "--json").document
     assert topic not in [each["name"] for each in left]

@@ -29,7 +29,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NewType
+from typing import Final, NewType
 
 from kafkaesque.routing.errors import BadName, NotExpressible
 
@@ -79,6 +79,19 @@ class NameFilter:
         if self.skips_dollar and name[0].startswith("$"):
             return False
         return _matches(self.levels, name)
+
+
+#: How specific a filter is: how many levels it has but for MANY, and how many of them are words.
+#: Of two filters the longer one is more specific.
+Length = tuple[int, int]
+#: Shorter than every filter.
+NO_LENGTH: Final[Length] = (-1, -1)
+
+
+def length_of(name_filter: NameFilter) -> Length:
+    """Return how specific a filter is."""
+    levels = [each for each in name_filter.levels if each is not MANY]
+    return len(levels), sum(each is not ONE for each in levels)
 
 
 def _matches(levels: FilterLevels, name: Levels) -> bool:

@@ -211,6 +211,61 @@ def test_filters_on_bindings() -> None:
     assert host.router.route("/", "amq.fanout", rich).queues == ("q2",)
 
 
+def test_of_bindings_that_ask_for_the_longest_match_the_most_specific_ones_count() -> None:
+    host = Host("all", "house", "kitchen", "heat", "hot", "beside")
+    for to, key in (("all", "#"), ("house", "house.#"), ("kitchen", "house.kitchen.#")):
+        host.bind("amq.topic", to, key, x_longest_match=True)
+    host.bind("amq.topic", "heat", "house.*.heat.#", x_longest_match=True)
+    host.bind("amq.topic", "hot", "house.kitchen.heat.#", x_longest_match=True, x_filter="hot = 1")
+    host.bind("amq.topic", "beside", "house.#", x_longest_match=False)
+    assert host.queues("amq.topic", "garden") == ["all"]
+    assert host.queues("amq.topic", "house.hall") == ["beside", "house"]
+    assert host.queues("amq.topic", "house.kitchen") == ["beside", "kitchen"]
+    assert host.queues("amq.topic", "house.kitchen.light") == ["beside", "kitchen"]
+    # Three levels are more than two; as many words are more than a wildcard.
+    assert host.queues("amq.topic", "house.kitchen.heat") == ["beside", "heat"]
+    assert host.queues("amq.topic", "house.kitchen.heat", hot=1) == ["beside", "hot"]
+    # Each key of a message has its own longest match.
+    assert host.queues("amq.topic", "garden", CC=["house.kitchen.x"]) == [
+        "all",
+        "beside",
+        "kitchen",
+    ]
+    record = Unbound(
+        vhost="/",
+        source="amq.topic",
+        destination=Destination("kitchen"),
+        key="house.kitchen.#",
+        arguments={"x-longest-match": True},
+    )
+    host.apply(*planner.unbind(host.topology, record))
+    assert host.queues("amq.topic", "house.kitchen") == ["beside", "house"]
+
+
+def test_bindings_that_are_equally_specific_all_count() -> None:
+    host = Host("a", "b")
+    for queue in ("a", "b"):
+        host.bind("amq.topic", queue, "house.#", x_longest_match=True)
+    assert host.queues("amq.topic", "house.hall") == ["a", "b"]
+
+
+def test_a_binding_to_its_own_exchange_keeps_names_away_from_shorter_ones() -> None:
+    """What is published to them is live only: subscribers get it, and nothing keeps it."""
+    host = Host("house")
+    host.bind("amq.topic", "house", "house.#", x_longest_match=True)
+    record = Bound(
+        vhost="/",
+        source="amq.topic",
+        destination=Destination("amq.topic", True),
+        key="house.debug.#",
+        arguments={"x-longest-match": True},
+    )
+    host.apply(*planner.bind(host.topology, record))
+    assert host.queues("amq.topic", "house.hall") == ["house"]
+    found = host.route("amq.topic", "house.debug.x")
+    assert (found.queues, found.has_names) == ((), True)
+
+
 def test_carbon_copies_are_further_keys() -> None:
     host = Host("q1", "q2", "q3")
     for queue in ("q1", "q2", "q3"):
@@ -295,6 +350,8 @@ def test_an_equivalent_exchange_is_declared_already() -> None:
         ("amq.topic", "q1", "\udcff", {}, errors.BadArgument, "UTF-8"),
         ("amq.topic", "q1", "", {"x_filter": "a ="}, errors.BadArgument, "x-filter: a value"),
         ("amq.topic", "q1", "", {"x_filter": 1}, errors.BadArgument, "a text"),
+        ("amq.topic", "q1", "", {"x_longest_match": 1}, errors.BadArgument, "true or false"),
+        ("amq.direct", "q1", "", {"x_longest_match": True}, errors.BadArgument, "no place"),
         ("amq.headers", "q1", "", {"x_match": "some"}, errors.BadArgument, "all-with-x"),
         ("e1", "q1", "heavy", {}, errors.BadArgument, "a weight from 1"),
         ("e1", "q1", "0", {}, errors.BadArgument, "a weight from 1"),

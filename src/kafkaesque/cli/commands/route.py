@@ -1,7 +1,7 @@
 """`kafkaesque route`: create, list, delete and test."""
 
 import json as json_module
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +10,13 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     new_app,
+    wrong_usage,
 )
-from kafkaesque.cli.completion import TopicArgument
+from kafkaesque.cli.completion import topic_names
 from kafkaesque.cli.screen import Cell, Screen, Table
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.routes import Found
 
 app = new_app(help="Which names of MQTT, NATS and STOMP go to which topics.")
 
@@ -26,6 +30,18 @@ NamesArgument = Annotated[
 ]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", show_default=False, help="As MQTT writes it.")
+]
+PlaceArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[TOPIC]", show_default=False, autocompletion=topic_names),
+]
+LiveOnlyOption = Annotated[
+    bool,
+    typer.Option("--live-only", help="Nothing keeps these names; subscribers get them."),
+]
+BesideOption = Annotated[
+    bool,
+    typer.Option("--beside", help="Counts beside other routes, however long they are."),
 ]
 LevelsOption = Annotated[
     int | None,
@@ -42,50 +58,67 @@ VHOST = "/"
 @app.command()
 def create(
     names: NamesArgument,
-    topic: TopicArgument,
+    topic: PlaceArgument = None,
+    live_only: LiveOnlyOption = False,
     levels: LevelsOption = None,
+    beside: BesideOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Have messages of these names appended to a topic, too. Succeeds if it is so.
+    """Have messages of these names appended to a topic. Succeeds if it is so.
 
-    The record's key is the name, with dots: messages of one name are in order.
+    The record's key is the name, with dots: messages of one name are in order. Where several routes
+    fit a name, the longest one counts. With --live-only nothing keeps these names, though a shorter
+    route would.
 
     \b
     Example:
       kafkaesque route create house readings
       kafkaesque route create "plant/+/line" lines --levels 2
+      kafkaesque route create house/debug --live-only
     """
     from kafkaesque.cli import exchange_requests as requests
     from kafkaesque.cli import routes
 
-    binding = routes.binding_of(names, topic, levels)
-    requests.alter_binding(requests.Where(bootstrap, VHOST), binding, requests.CREATE)
+    _check_place(topic, live_only=live_only)
+    if live_only and (beside or levels is not None):
+        raise wrong_usage("--live-only goes with neither --beside nor --levels")
+    where = requests.Where(bootstrap, VHOST)
+    binding = routes.binding_of(names, topic, levels, beside=beside)
+    requests.alter_binding(where, binding, requests.CREATE)
+    # Only now: nothing that is published meanwhile is lost.
+    for each in routes.replaced(binding, _bindings(bootstrap)):
+        requests.alter_binding(where, each, requests.DELETE)
     shown = routes.shown_names(binding.key)
-    Screen(json=json).done(f"{shown} goes to topic {topic}", {"names": shown, "topic": topic})
+    sentence = f"{shown} is live only" if topic is None else f"{shown} goes to topic {topic}"
+    Screen(json=json).done(sentence, {"names": shown, "topic": topic})
 
 
 @app.command()
 def delete(
     names: NamesArgument,
-    topic: TopicArgument,
-    levels: LevelsOption = None,
+    topic: PlaceArgument = None,
+    live_only: LiveOnlyOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Have these names appended to a topic no more. Succeeds if they are not.
+    """Remove the route of these names to a topic. Succeeds if there is none.
 
     \b
     Example:
       kafkaesque route delete house readings
+      kafkaesque route delete house/debug --live-only
     """
     from kafkaesque.cli import exchange_requests as requests
     from kafkaesque.cli import routes
 
-    binding = routes.binding_of(names, topic, levels)
-    requests.alter_binding(requests.Where(bootstrap, VHOST), binding, requests.DELETE)
+    _check_place(topic, live_only=live_only)
+    binding = routes.binding_of(names, topic, None, beside=False)
+    for each in routes.same_place(binding, _bindings(bootstrap)):
+        requests.alter_binding(requests.Where(bootstrap, VHOST), each, requests.DELETE)
     shown = routes.shown_names(binding.key)
-    sentence = f"{shown} goes to topic {topic} no more"
+    place = "is not kept live only" if topic is None else f"goes to topic {topic}"
+    sentence = f"no route says that {shown} {place}"
     Screen(json=json).done(sentence, {"names": shown, "topic": topic})
 
 
@@ -98,15 +131,18 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
       kafkaesque route list
     """
     from kafkaesque.cli import routes
-    from kafkaesque.cli.exchange_requests import TOPIC
 
-    rows: list[tuple[Cell, ...]] = [
-        (routes.shown_names(key), name, routes.shown_levels(arguments))
-        for key, kind, name, arguments in _bindings(bootstrap)
-        if kind == TOPIC
-    ]
-    document = [dict(zip(("names", "topic", "levels"), row, strict=True)) for row in rows]
-    Screen(json=json).show(Table(columns=("NAMES", "TOPIC", "LEVELS"), rows=rows), document)
+    rows: list[tuple[Cell, ...]] = []
+    document: list[dict[str, object]] = []
+    for each in sorted(_bindings(bootstrap), key=lambda found: (found.key, found.topic)):
+        if each.is_route:
+            shown, levels = routes.shown_names(each.key), routes.shown_levels(each.arguments)
+            beside = not each.wants_longest
+            rows.append((shown, each.topic, levels, "yes" if beside else "no"))
+            topic = None if each.topic == routes.LIVE_ONLY else each.topic
+            document.append({"names": shown, "topic": topic, "levels": levels, "beside": beside})
+    table = Table(columns=("NAMES", "TOPIC", "LEVELS", "BESIDE"), rows=rows)
+    Screen(json=json).show(table, document)
 
 
 @app.command("test")
@@ -131,14 +167,19 @@ def try_name(
     Screen(json=json).show(Table(columns=("TO", "NAME", "BY", "IF"), rows=rows), document)
 
 
-def _bindings(bootstrap: str) -> list[tuple[str, int, str, dict[str, object]]]:
-    """Return the bindings of the exchange of names: key, kind and name of the place, arguments."""
+def _check_place(topic: str | None, *, live_only: bool) -> None:
+    if (topic is None) != live_only:
+        raise wrong_usage("name a topic, or say --live-only", "kafkaesque route create --help")
+
+
+def _bindings(bootstrap: str) -> "list[Found]":
+    """Return the bindings of the exchange of names."""
     from kafkaesque.cli import routes
     from kafkaesque.cli.exchange_requests import describe
 
     (found,) = describe(bootstrap, VHOST, with_bindings=True)
     return [
-        (
+        routes.Found(
             each.routing_key,
             each.destination_type,
             each.destination,

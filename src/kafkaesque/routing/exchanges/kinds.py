@@ -35,6 +35,8 @@ DELAYED_TYPE = "x-delayed-type"
 FILTER = "x-filter"
 #: So many levels of the name choose the partition of a topic that a binding leads to.
 KEY_LEVELS = "x-key-levels"
+#: Of the bindings of a topic exchange that say so, only the most specific ones that match count.
+LONGEST_MATCH = "x-longest-match"
 #: The name of a transformation: what goes that way is changed by it.
 TRANSFORMATION = "x-transformation"
 HASH_HEADER = "hash-header"
@@ -129,6 +131,7 @@ def check_binding(kind: Kind, key: str, arguments: Arguments) -> None:
         raise BadArgument(f"{MATCH} has to be one of {', '.join(MATCH_WORDS)}, not {word!r}")
     read_key_levels(arguments)
     read_transformation(arguments)
+    _check_longest_match(kind, arguments)
     if read_filter(arguments) is not None and kind in CHOOSING:
         raise BadArgument(f"{FILTER} has no place in an exchange of type {kind.value}")
 
@@ -158,6 +161,15 @@ def read_key_levels(arguments: Arguments) -> int:
             f"{KEY_LEVELS} has to be a number from 1 to {KEY_LEVELS_MAX}, not {found!r}"
         )
     return int(found)
+
+
+def _check_longest_match(kind: Kind, arguments: Arguments) -> None:
+    found = arguments.get(LONGEST_MATCH, False)
+    if kind is Kind.TOPIC:
+        if not isinstance(found, bool):
+            raise BadArgument(f"{LONGEST_MATCH} has to be true or false, not {found!r}")
+    elif found is True:
+        raise BadArgument(f"{LONGEST_MATCH} has no place in an exchange of type {kind.value}")
 
 
 def read_transformation(arguments: Arguments) -> str:

@@ -10,6 +10,9 @@ says that its queue or topic gets the message changed. Of several ways to one pl
 transformation counts before one without, and of several transformations the one whose name comes
 first: what a rule takes away does not come by another way, and all brokers choose alike.
 
+Of a topic exchange's bindings that ask for the longest match (`x-longest-match`) only the most
+specific ones that match one of the message's keys count; all other bindings count as ever.
+
 The exchange that a message is published to says whether a topic keeps it for all queues: those
 behind it may be shared with exchanges that say nothing.
 
@@ -25,10 +28,12 @@ from kafkaesque.routing.exchanges.route import Route
 from kafkaesque.routing.exchanges.topology import (
     DEFAULT_EXCHANGE,
     NAMES_EXCHANGE,
+    Exchange,
     Topology,
     Vhost,
 )
 from kafkaesque.routing.message import RoutedMessage
+from kafkaesque.routing.names import NO_LENGTH
 
 #: Headers with further routing keys; the second is for the broker only (RabbitMQ's sender-selected
 #: distribution).
@@ -125,7 +130,10 @@ class _Walk:
         if filters or not matcher.goes_by_keys:
             self.goes_by_keys = False
         has_matched = False
-        for row in matcher.rows(self.keys, self._message):
+        rows = matcher.rows(self.keys, self._message)
+        if exchange.lengths:
+            rows = _longest(exchange, self.keys, self._message)
+        for row in rows:
             if filters:
                 selector = filters.get(row)
                 if selector is not None and not selector.matches(self._message):
@@ -143,6 +151,28 @@ class _Walk:
             else:
                 self._take_queue(destination.name, transformation)
         return has_matched
+
+
+def _longest(exchange: Exchange, keys: Sequence[str], message: RoutedMessage) -> list[int]:
+    """Return the rows that a message matches, without those that a longer match keeps away."""
+    lengths, filters = exchange.lengths, exchange.filters
+    found: list[int] = []
+    for key in keys:
+        longest: list[int] = []
+        best = NO_LENGTH
+        for row in exchange.matcher.rows((key,), message):
+            length = lengths.get(row)
+            if length is None:
+                found.append(row)
+                continue
+            selector = filters.get(row)
+            if length < best or (selector is not None and not selector.matches(message)):
+                continue
+            if length > best:
+                longest, best = [], length
+            longest.append(row)
+        found += longest
+    return found
 
 
 class Router:

@@ -16,6 +16,7 @@ from kafkaesque.routing.exchanges.kinds import (
     ALTERNATE,
     LOG,
     LOG_OF_POLICY,
+    LONGEST_MATCH,
     Kind,
     read_filter,
     read_key_levels,
@@ -41,6 +42,7 @@ from kafkaesque.routing.exchanges.records import (
     VhostRemoved,
 )
 from kafkaesque.routing.exchanges.route_cache import RouteCache
+from kafkaesque.routing.names import AMQP, Length, length_of
 from kafkaesque.routing.policies import NO_POLICIES, Policies, Target
 from kafkaesque.routing.selectors.selector import Selector
 from kafkaesque.routing.transformations.transformation import Transformation
@@ -124,6 +126,7 @@ class Exchange:
         "filters",
         "key_levels",
         "kind",
+        "lengths",
         "log",
         "matcher",
         "transformations",
@@ -146,6 +149,8 @@ class Exchange:
         self.filters: dict[int, Selector] = {}
         #: How many levels of the name choose a topic's partition; of the rows that say so.
         self.key_levels: dict[int, int] = {}
+        #: How specific their keys are; of the rows of which only the most specific ones count.
+        self.lengths: dict[int, Length] = {}
         #: Names of transformations; of the rows that have one.
         self.transformations: dict[int, str] = {}
         self._rows: list[Destination | None] = []
@@ -180,6 +185,9 @@ class Exchange:
         key_levels = read_key_levels(arguments)
         if key_levels:
             self.key_levels[row] = key_levels
+        # An earlier release has let pass whatever a binding said here.
+        if arguments.get(LONGEST_MATCH) is True:
+            self.lengths[row] = length_of(AMQP.read_filter(binding.key))
         transformation = read_transformation(arguments)
         if transformation:
             self.transformations[row] = transformation
@@ -190,6 +198,7 @@ class Exchange:
         self.matcher.remove(row, binding.destination, binding.key, binding.arguments)
         self.filters.pop(row, None)
         self.key_levels.pop(row, None)
+        self.lengths.pop(row, None)
         self.transformations.pop(row, None)
         self._rows[row] = None
         self._free.append(row)
