@@ -19,11 +19,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from bench.client_program import FailedError, run_program
 from bench.maven import (
     PeerUnavailableError,
     cache_directory,
@@ -32,20 +32,14 @@ from bench.maven import (
     find_compiling_java,
     log_binding,
 )
-from bench.processes import die_with_parent
 from tests.clients.amqp_cluster import AmqpCluster
 
 JAVA_CLIENT_VERSION: Final = "5.37.1"
 FETCH_TIMEOUT_S: Final = 300.0
-RUN_TIMEOUT_S: Final = 400.0
 EXIT_FAILED: Final = 1
 EXIT_UNAVAILABLE: Final = 3
 _HERE: Final = Path(__file__).parent
 _KILL: Final = "kill "
-
-
-class FailedError(AssertionError):
-    """A client was told or given something else than it should have been."""
 
 
 def go_command() -> list[str]:
@@ -108,40 +102,15 @@ def run_client(command: Sequence[str], urls: Sequence[str], kill: Callable[[int]
     Raises:
         FailedError: it has failed, or did not end in time.
     """
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            [*command, *urls],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            preexec_fn=die_with_parent,
-        ) as process,
-    ):
-        alarm = threading.Timer(RUN_TIMEOUT_S, process.kill)
-        alarm.start()
-        try:
-            _follow(process, kill)
-            code = process.wait()
-        finally:
-            alarm.cancel()
-            process.kill()
-        if code != 0:
-            errors.seek(0)
-            raise FailedError(f"it ended with {code}: {errors.read()[-2000:].strip()}")
 
+    def on_line(line: str) -> bool:
+        print(f"  {line}", flush=True)
+        if not line.startswith(_KILL):
+            return False
+        kill(int(line.removeprefix(_KILL)))
+        return True
 
-def _follow(process: subprocess.Popen[str], kill: Callable[[int], None]) -> None:
-    """Print what a program says, and do what it asks for."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for line in process.stdout:
-        print(f"  {line.rstrip()}", flush=True)
-        if line.startswith(_KILL):
-            kill(int(line.removeprefix(_KILL)))
-            process.stdin.write("\n")
-            process.stdin.flush()
+    run_program([*command, *urls], on_line)
 
 
 def use_client(command: Sequence[str], urls: Sequence[str]) -> None:

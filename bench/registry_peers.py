@@ -18,17 +18,15 @@ ends with 3.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from bench.apache_kafka import program_command
+from bench.client_program import FailedError, run_program
 from bench.maven import ALONE, PeerUnavailableError, dependency, fetch_jars
-from bench.processes import die_with_parent
 from bench.registry_python import Python, WrongRecordError
 from tests.clients.registry_cluster import RegistryCluster
 from tests.clients.test_registry_secure import SecureRegistry
@@ -36,7 +34,6 @@ from tests.waiting import eventually
 
 #: Contains Confluent's 7.7.0.
 CONNECTOR_VERSION: Final = "2.5.0"
-RUN_TIMEOUT_S: Final = 400.0
 EXIT_FAILED: Final = 1
 EXIT_UNAVAILABLE: Final = 3
 BROKERS: Final = 3
@@ -48,10 +45,6 @@ _RULE: Final = ("-o", "all", "--topic", "shop-", "--prefix")
 
 #: Does what a program asks for.
 Answer = Callable[[dict[str, Any]], None]
-
-
-class FailedError(AssertionError):
-    """The program was told or given something else than it should have been."""
 
 
 def java_command() -> list[str]:
@@ -68,49 +61,24 @@ def java_command() -> list[str]:
     return program_command(_SOURCE, jars)
 
 
-def run_program(command: Sequence[str], answer: Answer) -> None:
+def run_asking(command: Sequence[str], answer: Answer) -> None:
     """Run the program to its end, and do what it asks for.
 
     Raises:
         FailedError: it has failed, or did not end in time.
     """
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            preexec_fn=die_with_parent,
-        ) as process,
-    ):
-        alarm = threading.Timer(RUN_TIMEOUT_S, process.kill)
-        alarm.start()
-        try:
-            _follow(process, answer)
-            code = process.wait()
-        finally:
-            alarm.cancel()
-            process.kill()
-        if code != 0:
-            errors.seek(0)
-            raise FailedError(f"it ended with {code}: {errors.read()[-4000:].strip()}")
 
-
-def _follow(process: subprocess.Popen[str], answer: Answer) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for line in process.stdout:
+    def on_line(line: str) -> bool:
         if not line.startswith(_ASK):
-            print(f"  {line.rstrip()}", flush=True)
-            continue
+            print(f"  {line}", flush=True)
+            return False
         try:
             answer(json.loads(line.removeprefix(_ASK)))
         except WrongRecordError as error:
             raise FailedError(str(error)) from None
-        process.stdin.write("\n")
-        process.stdin.flush()
+        return True
+
+    run_program(command, on_line)
 
 
 def use_open(command: Sequence[str]) -> None:
@@ -129,7 +97,7 @@ def use_open(command: Sequence[str]) -> None:
             else:
                 python.answer(asked)
 
-        run_program([*command, "open", cluster.bootstrap_servers, *urls], answer)
+        run_asking([*command, "open", cluster.bootstrap_servers, *urls], answer)
 
 
 def use_secured(command: Sequence[str]) -> None:
@@ -144,7 +112,7 @@ def use_secured(command: Sequence[str]) -> None:
             login = f"{_USER}:{secure.password}"
             eventually(lambda: secure.status(login, "shop-first") == 200, "the rule is known")
             words = [secure.up.bootstrap, secure.url, secure.ca, _USER, secure.password]
-            run_program([*command, "secured", *words], lambda _: None)
+            run_asking([*command, "secured", *words], lambda _: None)
         finally:
             secure.up.close()
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import amqp_peers
-from bench.amqp_peers import EXIT_UNAVAILABLE, FailedError, main, run_client
+from bench import client_program
+from bench.amqp_peers import EXIT_UNAVAILABLE, main, run_client
+from bench.client_program import FailedError
 
 
 def test_what_cannot_be_had_is_said_to_be_left_out(
@@ -41,7 +42,7 @@ def test_a_program_that_fails_is_told_with_its_last_words() -> None:
 
 
 def test_a_program_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp_peers, "RUN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(client_program, "RUN_TIMEOUT_S", 0.5)
     program = [sys.executable, "-c", "import time; time.sleep(600)"]
     with pytest.raises(FailedError, match="ended with -9"):
         run_client(program, [], lambda number: None)
