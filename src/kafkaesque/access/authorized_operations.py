@@ -1,13 +1,8 @@
 """The bit field of authorized operations, which Kafka's describe and metadata answers carry."""
 
-from typing import Final
-
 from kafkaesque.access.decisions import Judge
 from kafkaesque.access.operations import SUPPORTED, ResourceType
 from kafkaesque.access.principals import Principal
-
-#: What is answered where nobody has asked.
-NOT_ASKED: Final = -(2**31)
 
 
 def authorized_operations(

@@ -6,7 +6,6 @@ the secret again, as Kafka's does. Whoever came in by a token may neither make n
 """
 
 import base64
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -150,24 +149,6 @@ def expire(
         return None
     _check_alive(token, now_ms)
     return _expiring(token, now_ms + period_ms)
-
-
-def visible_tokens(
-    state: AccessState, requester: Requester, owners: Collection[Principal] | None, now_ms: int
-) -> tuple[DelegationToken, ...]:
-    """Return the tokens that the requester has to do with, of these owners or of all.
-
-    Which of the others it may see is the judge's: Describe on the type DELEGATION_TOKEN.
-
-    Raises:
-        TokenRequestNotAllowed: asked for by a token's holder, or by nobody in particular.
-    """
-    check_requester(requester)
-    return tuple(
-        each
-        for each in all_tokens(state, now_ms)
-        if is_party(each, requester.principal) and (owners is None or token_owner(each) in owners)
-    )
 
 
 def all_tokens(state: AccessState, now_ms: int) -> tuple[DelegationToken, ...]:

@@ -15,10 +15,6 @@ class CredentialUnknown(RequestRefused):
     """There is no credential of this id, or the user has none of this kind."""
 
 
-class RuleUnknown(RequestRefused):
-    """There is no rule of this id."""
-
-
 class CodeUsed(RequestRefused):
     """A one-time code, of TOTP or for recovery, was used before."""
 

@@ -23,7 +23,6 @@ from kafkaesque.access.errors import (
     CodeUsed,
     CredentialUnknown,
     RoleUnknown,
-    RuleUnknown,
     TokenExpired,
     UserUnknown,
 )
@@ -215,17 +214,6 @@ def plan_rules(state: AccessState, rules: Iterable[Rule]) -> Records:
         RuleAdded(rule=msgspec.structs.replace(rule, id=number))
         for number, rule in enumerate(new.values(), start=state.next_rule_id)
     ]
-
-
-def plan_rule_removal(state: AccessState, rule_id: int) -> Records:
-    """Return the records that remove a rule.
-
-    Raises:
-        RuleUnknown: there is none.
-    """
-    if rule_id not in state.rules:
-        raise RuleUnknown(f"there is no rule {rule_id}")
-    return [RuleRemoved(id=rule_id)]
 
 
 def plan_filtered_removal(

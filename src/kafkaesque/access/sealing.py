@@ -14,9 +14,8 @@ from kafkaesque.access.secret import Secret
 from kafkaesque.model.errors import InvariantBroken
 
 KEY_BYTES: Final = 32
+#: Nonces are random: a key seals a few secrets, never close to the 2^32 that GCM allows.
 NONCE_BYTES: Final = 12
-#: A key seals a few secrets, never close to the 2^32 random nonces that GCM allows.
-CLUSTER_KEY_NAME: Final = "cluster"
 
 
 def cluster_key(cluster_secret: bytes) -> Secret:

@@ -22,7 +22,6 @@ from kafkaesque.queues.runs import Run, offsets_of, runs_of
 from kafkaesque.queues.sessions import Sessions
 from kafkaesque.queues.upkeep import Upkeep, counted
 
-Good = tuple[d.Runs, tuple[r.Claim, ...]]
 _FULL: Final = Admission(Verdict.FULL)
 
 

@@ -76,12 +76,6 @@ class GroupOrder:
         if group and group not in self.held:
             self._bring_back(group)
 
-    def bring_all_back(self) -> None:
-        """Set nothing aside any more."""
-        for group in list(self._waiting):
-            for run in self._waiting.pop(group).runs():
-                self._ready.put(*run)
-
     def free_offsets(self, count_max: int) -> list[int]:
         """Return the next messages of groups that are not held, each of another one.
 

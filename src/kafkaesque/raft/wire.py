@@ -32,13 +32,10 @@ from kafkaesque.raft.messages import (
     VoteResponse,
 )
 
-#: More entries or term starts in one append are neither written nor read.
-ENTRIES_MAX = 65_535
-TERM_STARTS_MAX = 65_535
-
 _HEAD = struct.Struct(">BIIIQ")
 _VOTE_REQUEST = struct.Struct(">QQB")
 _VOTE_RESPONSE = struct.Struct(">B")
+#: The counts of term starts and of entries have two bytes: there are never more than 65,535.
 _APPEND_REQUEST = struct.Struct(">QQQQHH")
 _TERM_START = struct.Struct(">QQ")
 _ENTRY = struct.Struct(">QQQBI")

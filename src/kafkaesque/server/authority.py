@@ -30,7 +30,6 @@ from kafkaesque.runtime.peer_certificate import write_name
 
 CA_DAYS: Final = 3_650
 DAYS: Final = 365
-DAYS_MAX: Final = 36_500
 #: Names of users, and of files: what needs no escape anywhere.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _RESERVED: Final = ("ca", "crl")

@@ -13,11 +13,12 @@ from kafkaesque.access.delegation_tokens import (
     TokenConfig,
     TokenRandom,
     all_tokens,
+    check_requester,
     ended_tokens,
     expire,
+    is_party,
     make_delegation_token,
     renew,
-    visible_tokens,
 )
 from kafkaesque.access.errors import (
     TokenExpired,
@@ -149,7 +150,7 @@ def test_a_holder_and_a_stranger_may_do_nothing_about_tokens() -> None:
         with pytest.raises(TokenRequestNotAllowed):
             expire(STATE, who, SECRET, -1, now_ms=NOW_MS)
         with pytest.raises(TokenRequestNotAllowed):
-            visible_tokens(STATE, who, None, NOW_MS)
+            check_requester(who)
 
 
 def test_only_owner_requester_and_renewers_renew_and_expire() -> None:
@@ -209,13 +210,14 @@ def test_a_secret_that_is_nobodys_is_unknown() -> None:
         )
 
 
-def test_everybody_sees_the_tokens_they_have_to_do_with() -> None:
-    assert visible_tokens(STATE, Requester(principal=ALICE), None, NOW_MS) == all_tokens(
-        STATE, NOW_MS
-    )
-    assert len(visible_tokens(STATE, Requester(principal=BOB), [ALICE], NOW_MS)) == 1
-    assert visible_tokens(STATE, Requester(principal=BOB), [BOB], NOW_MS) == ()
-    assert visible_tokens(STATE, Requester(principal=CAROL), None, NOW_MS) == ()
+def test_owner_and_renewers_are_a_tokens_parties() -> None:
+    assert is_party(TOKEN, ALICE)
+    assert is_party(TOKEN, Principal(BOB))
+    assert not is_party(TOKEN, CAROL)
+
+
+def test_a_token_that_has_expired_is_listed_no_more() -> None:
+    assert [each.id for each in all_tokens(STATE, NOW_MS)] == [TOKEN.id]
     assert all_tokens(STATE, TOKEN.expires_ms) == ()
     assert ended_tokens(STATE, NOW_MS) == ()
     assert ended_tokens(STATE, TOKEN.expires_ms) == (TOKEN.id,)

@@ -10,7 +10,7 @@ import pytest
 from kafkaesque.access import planner
 from kafkaesque.access.acl_filters import AclFilter
 from kafkaesque.access.credentials import BearerToken, CertificateName, CredentialId
-from kafkaesque.access.errors import CredentialUnknown, RoleUnknown, RuleUnknown, UserUnknown
+from kafkaesque.access.errors import CredentialUnknown, RoleUnknown, UserUnknown
 from kafkaesque.access.operations import Operation
 from kafkaesque.access.planner import (
     ChangedMeanwhile,
@@ -21,7 +21,6 @@ from kafkaesque.access.planner import (
     plan_revocation,
     plan_role,
     plan_role_removal,
-    plan_rule_removal,
     plan_rules,
     plan_user,
     plan_user_removal,
@@ -88,14 +87,12 @@ def test_what_does_not_exist_is_not_removed() -> None:
         plan_role_removal(STATE, "dev")
     with pytest.raises(CredentialUnknown):
         plan_credential_removal(STATE, CredentialId("x"))
-    with pytest.raises(RuleUnknown):
-        plan_rule_removal(STATE, 99)
 
 
 def test_what_is_removed_is_gone() -> None:
     state = STATE
     for plan in (
-        plan_rule_removal(state, 1),
+        plan_filtered_removal(state, AclFilter())[1],
         plan_credential_removal(state, scram().id),
         plan_role_removal(state, "ops"),
         plan_user_removal(state, "alice"),

@@ -42,15 +42,6 @@ _Version = tuple[bytes, int]
 _NO_VERSIONS: Final[Mapping[int, bytes]] = {}
 
 
-#: Returns a command that says for which client it is.
-Sign = Callable[[PutKey | RemoveKey], PutKey | RemoveKey]
-
-
-def _for_broker(command: PutKey | RemoveKey) -> PutKey | RemoveKey:
-    """Return a command that is the broker's own."""
-    return command
-
-
 def _nothing() -> None:
     """Nobody has asked to be told."""
 

@@ -39,9 +39,6 @@ _SAMPLE: Final = re.compile(r'[a-z_]+(\{([a-z_]+="[^"]*",?)+\})? (-?[0-9.e+-]+|\
 #: Of every broker; other ports may not be open yet.
 _WANTED: Final = 'listener="admin"'
 
-#: Gets the status and the body, or None if there is no answer.
-OnPage = Callable[[int, str], None]
-
 
 class _Visit:
     """One question, by a connection of its own."""

@@ -25,8 +25,7 @@ from deltalake import Schema
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.lakehouse.commit_log import sync
 from kafkaesque.spark.lakehouse.file_stats import column_stats
-from kafkaesque.spark.lakehouse.layout import DATE, TIMESTAMP, Layout
-from kafkaesque.spark.lakehouse.layout import derived_dates as _derived_dates
+from kafkaesque.spark.lakehouse.layout import DATE, TIMESTAMP, Layout, derived_dates
 from kafkaesque.spark.offsets import Partition
 
 #: A row group is written as soon as it has so many bytes in memory.
@@ -141,7 +140,7 @@ class FileStager:
         table = pa.Table.from_batches([batch])
         if self._layout.derives_date:
             times = table.column(TIMESTAMP).cast(self._schema.field(TIMESTAMP).type)
-            table = table.append_column(DATE, _derived_dates(times))
+            table = table.append_column(DATE, derived_dates(times))
         return table.select(self._schema.names).cast(self._schema)
 
     def _note_spans(self, table: Any) -> None:

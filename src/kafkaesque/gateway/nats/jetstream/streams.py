@@ -10,7 +10,7 @@ import msgspec
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.options.nats import STREAM
-from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, StreamConfig, overlap, read_config
+from kafkaesque.gateway.nats.jetstream.configs import NS_PER_MS, StreamConfig, read_config
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
 from kafkaesque.gateway.nats.jetstream.filter_sets import FilterSet
 from kafkaesque.gateway.nats.jetstream.stream_log import StreamLog
@@ -137,14 +137,6 @@ class Streams:
             return None
         numbers = self._index.match(key)
         return self._numbered[numbers[0]] if numbers else None
-
-    def of_filter(self, subject: str) -> list[Stream]:
-        """Return the streams that store something that a filter matches."""
-        return [
-            stream
-            for stream in self.all()
-            if any(overlap(subject, each) for each in stream.config.filters)
-        ]
 
     def check_subjects(self, config: StreamConfig) -> None:
         """Check that no other stream stores what this one is to store.
