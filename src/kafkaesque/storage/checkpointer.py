@@ -128,7 +128,6 @@ class Checkpointer:
             if not self._has_failed(error):
                 self._sync_segments()
 
-        self._bench.statistics.background_syncs += 1
         self._sync_parts(files, (), done)
 
     def _sync_parts(

@@ -372,7 +372,6 @@ class LogRecovery:
                 positions.add_data(first, last, term)
                 self._note(segment, batch.base_offset, batch.size_bytes, batch.max_timestamp_ms)
                 taken += batch.size_bytes
-            self._bench.statistics.recovery_bytes += taken
             if not taken:
                 if len(data) < want:
                     return

@@ -167,7 +167,6 @@ class Recovery:
         self.report.duration_ms = bench.clock.now_ms() - begun_ms
         statistics = bench.statistics
         statistics.recovery_ms = self.report.duration_ms
-        statistics.recovery_bytes += outline.size_bytes
         statistics.recovery_records = outline.records
         statistics.recovery_cut_bytes = self.report.cut_bytes
 

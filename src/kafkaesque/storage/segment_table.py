@@ -146,7 +146,6 @@ class SegmentTable:
             tail.last_offsets.append(base_offset + entry.last_index - entry.first_index)
             tail.ends.append(virtual + position)
             bench.cache.add(tail, size)
-        bench.statistics.segment_writes += 1
         bench.statistics.segment_bytes += position - segment.size
         segment.size = position
         self._virtual_end = virtual + position

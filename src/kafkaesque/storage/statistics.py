@@ -20,13 +20,11 @@ class StorageStatistics:
     wal_records: int = 0
     wal_files: int = 0
     segment_bytes: int = 0
-    segment_writes: int = 0
     #: Records per commit, by power of two.
     commit_sizes: list[int] = field(default_factory=lambda: [0] * BATCH_BUCKETS)
     checkpoints: int = 0
     #: How often a write-ahead file was full while a checkpoint was still being made.
     checkpoints_late: int = 0
-    background_syncs: int = 0
     cold_reads: int = 0
     indexes_rebuilt: int = 0
     #: Indexes of segments' keys that were made.
@@ -34,7 +32,6 @@ class StorageStatistics:
     #: Records that readers of few keys did not have to read because of them.
     records_passed_over: int = 0
     recovery_ms: int = 0
-    recovery_bytes: int = 0
     recovery_records: int = 0
     #: Bytes at the end of the write-ahead log or of segments that were cut off.
     recovery_cut_bytes: int = 0

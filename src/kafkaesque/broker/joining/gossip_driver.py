@@ -128,9 +128,8 @@ class GossipDriver:
         #: Groups that this broker leads and has not told of yet, with their terms.
         self._untold: Final[dict[GroupId, int]] = {}
         self._leads_timer: Timer | None = None
-        #: Datagrams, those included that were not believed.
+        #: Datagrams since the start.
         self.frames_sent = 0
-        self.frames_received = 0
         #: Verdicts since the start, right or not, and suspicions.
         self.deaths = 0
         self.suspicions = 0
@@ -312,7 +311,6 @@ class GossipDriver:
     # -- driving
 
     def _on_datagram(self, source: Address, data: bytes) -> None:
-        self.frames_received += 1
         self._step(Received(source, data))
 
     def _on_dial_refused(self, node: NodeId, address: Address) -> None:

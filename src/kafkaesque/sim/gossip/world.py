@@ -82,7 +82,6 @@ class GossipWorld:
         #: Called for each change that a member tells.
         self.on_change: Callable[[Machine, Change], None] = lambda machine, change: None
         self.frames_sent = 0
-        self.bytes_sent = 0
         self._by_address: Final[dict[Address, Machine]] = {}
         self._chance: Final = self.loop.chance("network")
         self._sides: Mapping[NodeId, int] = {}
@@ -214,7 +213,6 @@ class GossipWorld:
 
     def _send(self, machine: Machine, datagram: Datagram) -> None:
         self.frames_sent += 1
-        self.bytes_sent += len(datagram.data)
         network = self.network
         target = self._by_address.get(datagram.address)
         if target is None or not self._reaches(machine, target):
