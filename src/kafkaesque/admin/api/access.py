@@ -100,15 +100,7 @@ class AccessPages:
             if wants(call.query, each.name)
         ]
         page = take_page(found, call.query, _ROLE_KEYS, "name")
-        call.answer(
-            RoleList(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                total=page.total,
-                next=page.next,
-                items=page.items,
-            )
-        )
+        call.answer(self._context.page_view(RoleList, page))
 
     def list_certificates(self, call: Call[NoQuery, None]) -> None:
         """List the names that certificates log in as, and who must show one where."""

@@ -106,16 +106,7 @@ class ClusterPages:
             every = [self._broker(node, gathered) for node in self._context.fan_out.all_brokers()]
             found = [each for each in every if wants(query, _words_of(each))]
             page = take_page(found, query, _BROKER_KEYS, "id")
-            call.answer(
-                BrokerList(
-                    as_of=self._context.now(),
-                    seen_by=self._context.node,
-                    sources=gathered.sources,
-                    total=page.total,
-                    next=page.next,
-                    items=page.items,
-                )
-            )
+            call.answer(self._context.page_view(BrokerList, page, gathered.sources))
 
         self._context.fan_out.ask_all(
             BROKER, Nothing(), lambda gathered: call.guard(lambda: show(gathered))

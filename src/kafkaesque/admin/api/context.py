@@ -1,11 +1,12 @@
 """What the handlers of the API share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from kafkaesque.admin.api.fan_out import FanOut
-from kafkaesque.admin.api.values import View
+from kafkaesque.admin.api.paging import PageOf
+from kafkaesque.admin.api.values import Listing, Origin, View
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.series import Sampler
 from kafkaesque.broker.doors import Doors
@@ -23,6 +24,7 @@ SHARED_MS_MAX: Final = 1_000
 GIVEN_UP_MS: Final = 10_000
 
 ViewT = TypeVar("ViewT", bound=View)
+ListingT = TypeVar("ListingT", bound=Listing)
 
 
 class CensusDesk:
@@ -100,6 +102,19 @@ class Context:
     def now(self) -> int:
         """Return the time that answers bear."""
         return self.doors.clock.wall_ms()
+
+    def page_view(
+        self, listing: Callable[..., ListingT], page: PageOf, sources: Sequence[Origin] = ()
+    ) -> ListingT:
+        """Return a page of a list as it is answered."""
+        return listing(
+            as_of=self.now(),
+            seen_by=self.node,
+            sources=list(sources),
+            total=page.total,
+            next=page.next,
+            items=page.items,
+        )
 
     def leader(self, where: TopicPartition) -> NodeId:
         """Return who leads a partition of a topic, or of a queue that is shown as one.

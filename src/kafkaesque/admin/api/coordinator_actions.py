@@ -26,7 +26,7 @@ from kafkaesque.admin.api.coordinator_action_part import (
 from kafkaesque.admin.api.fan_out import PartPage, QuestionT, Undone
 from kafkaesque.admin.api.hanging import ENDED, Found, Look, OpenTransaction
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
-from kafkaesque.admin.api.part_list import Keys, page_view
+from kafkaesque.admin.api.part_list import Keys
 from kafkaesque.admin.api.part_pages import (
     GROUP,
     TRANSACTIONS,
@@ -206,7 +206,7 @@ class CoordinatorActionPages:
                 and call.sees(ResourceType.TOPIC, each.topic)
             ]
             page = take_page(seen, query, _KEYS, "topic")
-            call.answer(page_view(self._context, OpenTransactionList, page, found.sources))
+            call.answer(self._context.page_view(OpenTransactionList, page, found.sources))
 
         Look(self._context, lambda found: call.guard(lambda: on_found(found))).start()
 

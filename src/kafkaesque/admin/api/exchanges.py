@@ -89,15 +89,7 @@ class ExchangePages:
             and call.sees(ResourceType.VHOST, name)
         ]
         page = take_page(found, call.query, _VHOST_KEYS, "name")
-        call.answer(
-            VhostList(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                total=page.total,
-                next=page.next,
-                items=page.items,
-            )
-        )
+        call.answer(self._context.page_view(VhostList, page))
 
     def list_exchanges(self, call: Call[ExchangesQuery, None]) -> None:
         """List the exchanges that the client may see."""
@@ -110,15 +102,7 @@ class ExchangePages:
             if wants(query, shown_name(name)) and _sees(call, vhost, name)
         ]
         page = take_page(found, query, _KEYS, "name")
-        call.answer(
-            ExchangeList(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                total=page.total,
-                next=page.next,
-                items=page.items,
-            )
-        )
+        call.answer(self._context.page_view(ExchangeList, page))
 
     def show_exchange(self, call: Call[ExchangeQuery, None]) -> None:
         """Show an exchange, the bindings that begin there, and those that lead there."""

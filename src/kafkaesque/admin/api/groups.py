@@ -11,7 +11,7 @@ from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.paging import ListQuery, PageOf, sort_field, take_page, wants
-from kafkaesque.admin.api.part_list import Keys, answer_list, page_view
+from kafkaesque.admin.api.part_list import Keys, answer_list
 from kafkaesque.admin.api.part_pages import (
     GROUP,
     GROUPS,
@@ -103,7 +103,7 @@ class GroupPages:
                     for each in page.items
                 ]
                 whole = PageOf(items, page.total, page.next)
-                call.answer(page_view(self._context, TransactionList, whole, gathered.sources))
+                call.answer(self._context.page_view(TransactionList, whole, gathered.sources))
 
             fan_out.ask(TRANSACTIONS, questions, on_described)
 

@@ -8,9 +8,8 @@ from typing import Any
 from kafkaesque.admin.api.calls import Call
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered, PartPage
-from kafkaesque.admin.api.paging import ListQuery, PageOf, sort_field, take_page, wants
+from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
 from kafkaesque.admin.api.part_pages import Nothing
-from kafkaesque.admin.api.values import Origin
 
 #: What a list can be sorted by; the first one is unique, and counts where nobody chooses.
 Keys = Mapping[str, Callable[[Any], Any]]
@@ -41,20 +40,8 @@ def answer_list(
         told = [e for answer in gathered.answers.values() for e in getattr(answer, attribute)]
         found = [each for each in told if wants(query, words(each)) and is_wanted(each)]
         page = take_page(found, query, keys, default)
-        call.answer(page_view(context, listing, page, gathered.sources))
+        call.answer(context.page_view(listing, page, gathered.sources))
 
     context.fan_out.ask_all(
         page_kind, Nothing(), lambda gathered: call.guard(lambda: on_gathered(gathered))
-    )
-
-
-def page_view(context: Context, listing: Any, page: PageOf, sources: list[Origin]) -> Any:
-    """Return a page as it is answered."""
-    return listing(
-        as_of=context.now(),
-        seen_by=context.node,
-        sources=sources,
-        total=page.total,
-        next=page.next,
-        items=page.items,
     )

@@ -20,7 +20,7 @@ from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered, OnAnswer, PartPage, PartServer
 from kafkaesque.admin.api.numbers import Unsigned
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
-from kafkaesque.admin.api.part_list import Keys, page_view
+from kafkaesque.admin.api.part_list import Keys
 from kafkaesque.admin.api.part_pages import Nothing
 from kafkaesque.admin.api.values import Listing, View
 from kafkaesque.admin.lag import lag_of
@@ -211,7 +211,7 @@ class PipelinePages:
             found = [_pipeline(name, rows) for (name, _), rows in told.items()]
             chosen = [each for each in found if wants(query, " ".join([each.id, *each.topics]))]
             page = take_page(chosen, query, _KEYS, "id")
-            call.answer(page_view(self._context, PipelineList, page, gathered.sources))
+            call.answer(self._context.page_view(PipelineList, page, gathered.sources))
 
         self._ask(call, on_told)
 

@@ -122,7 +122,7 @@ class QueuePages:
             def show_all(gathered: Gathered[QueuesAnswer]) -> None:
                 rows = _rows_of(gathered)
                 page = take_page([self._queue(e, rows) for e in found], query, _KEYS, "name")
-                self._answer_list(call, page, gathered)
+                call.answer(self._context.page_view(QueueList, page, gathered.sources))
 
             ask_all(
                 QUEUES, QueuesQuestion(), lambda gathered: call.guard(lambda: show_all(gathered))
@@ -134,23 +134,10 @@ class QueuePages:
         def on_page(gathered: Gathered[QueuesAnswer]) -> None:
             rows, queues = _rows_of(gathered), doors.cluster.state.queues
             items = [self._queue(queues[name], rows) for name in names if name in queues]
-            self._answer_list(call, PageOf(items, page.total, page.next), gathered)
+            shown = PageOf(items, page.total, page.next)
+            call.answer(self._context.page_view(QueueList, shown, gathered.sources))
 
         ask_all(QUEUES, QueuesQuestion(names=[(each.vhost, each.name) for each in names]), on_page)
-
-    def _answer_list(
-        self, call: Call[QueuesQuery, None], page: PageOf, gathered: Gathered[QueuesAnswer]
-    ) -> None:
-        call.answer(
-            QueueList(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                sources=gathered.sources,
-                total=page.total,
-                next=page.next,
-                items=page.items,
-            )
-        )
 
     def _queue(self, state: QueueState, rows: Rows) -> Queue:
         leaders = self._context.doors.cluster.leaders

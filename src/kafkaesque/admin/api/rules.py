@@ -68,15 +68,7 @@ class RulePages:
             and (wanted in each.principal.lower() or wanted in each.name.lower())
         ]
         page = take_page(found, query, _KEYS, "id")
-        call.answer(
-            RuleList(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                total=page.total,
-                next=page.next,
-                items=page.items,
-            )
-        )
+        call.answer(self._context.page_view(RuleList, page))
 
     def explain(self, call: Call[ExplainQuery, None]) -> None:
         """Say who may do something, and of one principal whether it may."""

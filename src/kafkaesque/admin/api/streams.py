@@ -18,7 +18,7 @@ from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.numbers import Int64
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
-from kafkaesque.admin.api.part_list import Keys, page_view
+from kafkaesque.admin.api.part_list import Keys
 from kafkaesque.admin.api.part_pages import (
     QUEUES,
     TOPICS,
@@ -179,7 +179,7 @@ class StreamPages:
                 for topic, said in topics
             ]
             page = take_page(found, query, _STREAM_KEYS, "name")
-            call.answer(page_view(self._context, StreamList, page, gathered.sources))
+            call.answer(self._context.page_view(StreamList, page, gathered.sources))
 
         question = TopicsQuestion(names=[topic.name for topic, _ in topics])
         self._context.fan_out.ask_all(
@@ -249,7 +249,7 @@ class StreamPages:
             }
             items = [_consumer(name, each, said, rows.get(each.queue)) for each, said in found]
             page = take_page(items, query, _CONSUMER_KEYS, "name")
-            call.answer(page_view(self._context, StreamConsumerList, page, gathered.sources))
+            call.answer(self._context.page_view(StreamConsumerList, page, gathered.sources))
 
         names = [(each.queue.vhost, each.queue.name) for each, _ in found]
         question = QueuesQuestion(names=names if len(names) <= NAMED_MAX else None)

@@ -103,7 +103,7 @@ class TopicPages:
             def show_all(gathered: Gathered[TopicsAnswer]) -> None:
                 sizes = _sizes_of(gathered)
                 page = take_page([self._topic(e, sizes) for e in found], query, _KEYS, "name")
-                self._answer_list(call, page, gathered)
+                call.answer(self._context.page_view(TopicList, page, gathered.sources))
 
             ask_all(
                 TOPICS, TopicsQuestion(), lambda gathered: call.guard(lambda: show_all(gathered))
@@ -117,23 +117,10 @@ class TopicPages:
             items = [
                 self._topic(state.topics[name], sizes) for name in names if name in state.topics
             ]
-            self._answer_list(call, PageOf(items, page.total, page.next), gathered)
+            shown = PageOf(items, page.total, page.next)
+            call.answer(self._context.page_view(TopicList, shown, gathered.sources))
 
         ask_all(TOPICS, TopicsQuestion(names=names), on_page)
-
-    def _answer_list(
-        self, call: Call[TopicsQuery, None], page: PageOf, gathered: Gathered[TopicsAnswer]
-    ) -> None:
-        call.answer(
-            TopicList(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                sources=gathered.sources,
-                total=page.total,
-                next=page.next,
-                items=page.items,
-            )
-        )
 
     def _topic(self, topic: TopicState, sizes: Mapping[str, list[int]]) -> Topic:
         leaders = self._context.doors.cluster.leaders
@@ -277,16 +264,7 @@ class TopicPages:
                 if wants(query, each.group) and call.sees(ResourceType.GROUP, each.group)
             ]
             page = take_page(found, query, _GROUP_KEYS, "group")
-            call.answer(
-                TopicGroups(
-                    as_of=self._context.now(),
-                    seen_by=self._context.node,
-                    sources=gathered.sources,
-                    total=page.total,
-                    next=page.next,
-                    items=page.items,
-                )
-            )
+            call.answer(self._context.page_view(TopicGroups, page, gathered.sources))
 
         question = TopicGroupsQuestion(topic=topic.name)
         self._context.fan_out.ask_all(

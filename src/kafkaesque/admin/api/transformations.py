@@ -87,15 +87,7 @@ class TransformationPages:
             if wants(query, name)
         ]
         page = take_page(found, query, _KEYS, "name")
-        call.answer(
-            TransformationList(
-                as_of=self._context.now(),
-                seen_by=self._context.node,
-                total=page.total,
-                next=page.next,
-                items=page.items,
-            )
-        )
+        call.answer(self._context.page_view(TransformationList, page))
 
     def show(self, call: Call[ExchangeQuery, None]) -> None:
         """Show one."""
