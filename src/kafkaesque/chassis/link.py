@@ -135,6 +135,7 @@ class ClientConnection(ABC):
 
     __slots__ = (
         "_beginning",
+        "_bytes_before_login",
         "_expected",
         "_expected_ms",
         "_is_counted",
@@ -215,6 +216,7 @@ class ClientConnection(ABC):
         self.unsent_bytes_seen = 0
         #: Whether its client may be silent for ever, as long as it reads: it waits for what comes.
         self.is_listener_only = False
+        self._bytes_before_login = 0
         #: What its stream began with, until it is known not to be HTTP.
         self._beginning: bytes | None = b"" if shared.options.refuses_http else None
 
@@ -400,6 +402,20 @@ class ClientConnection(ABC):
             shared.chassis.logins.remove(self)
         del shared.connections[id(self)]
         self.on_gone()
+
+    def exceeds_login(self, size_bytes: int) -> bool:
+        """Close if so much, with what came before, is too much before a log-in; say whether so.
+
+        Asked at the head of `on_bytes`, where a protocol speaks in a stream: of frames each is
+        bounded until then.
+        """
+        if not self.needs_login:
+            return False
+        self._bytes_before_login += size_bytes
+        if self._bytes_before_login <= LOGIN_BYTES_MAX:
+            return False
+        self.refuse(f"{LOGIN_BYTES_MAX} bytes have come before the log-in")
+        return True
 
     def speaks_http(self, data: bytearray | memoryview | bytes) -> bool:
         """Close if the stream begins as an HTTP request; say whether that is so.

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaesque.chassis.link import Shared
-from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.gateway.amqp.channel import Channel
 from kafkaesque.gateway.amqp.opening import HANDSHAKE_MS_MAX, Opening
 from kafkaesque.gateway.amqp.ports import AmqpLink
@@ -45,25 +44,19 @@ HEARTBEATS_MISSED: Final = 2
 class AmqpConnection(AmqpLink):
     """See the module."""
 
-    __slots__ = ("_channels", "_opening", "_stranger_bytes")
+    __slots__ = ("_channels", "_opening")
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(desk, shared)
         self._channels: Final[dict[int, Channel]] = {}
         self._opening: Final = Opening(self)
-        self._stranger_bytes = 0
 
     # -- from the network
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        if self.is_over:
+        if self.is_over or self.exceeds_login(len(data)):
             return
-        if self.needs_login:
-            self._stranger_bytes += len(data)
-            if self._stranger_bytes > LOGIN_BYTES_MAX:
-                self.refuse(f"{LOGIN_BYTES_MAX} bytes have come before the log-in")
-                return
         self.note_activity()
         self.receive(data)
 

@@ -20,7 +20,7 @@ from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCE
 from kafkaesque.chassis.client_facts import ClientFacts, SubscribedName
 from kafkaesque.chassis.deliveries import DeliveringConnection
 from kafkaesque.chassis.link import Shared
-from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX
+from kafkaesque.chassis.logins import LOGIN_MS_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.nats.authorization import (
     may_have,
@@ -86,7 +86,6 @@ class NatsConnection(DeliveringConnection, Receiver):
         "_is_receiving",
         "_nonce",
         "_origin",
-        "_stranger_bytes",
         "_subscriptions",
         "_timer",
     )
@@ -102,7 +101,6 @@ class NatsConnection(DeliveringConnection, Receiver):
         self._timer: Timer | None = None
         self._is_over = False
         self._is_receiving = False
-        self._stranger_bytes = 0
         #: What it may sign to show who it is; only where clients log in.
         self._nonce = ""
         if self.is_guarded:
@@ -135,13 +133,8 @@ class NatsConnection(DeliveringConnection, Receiver):
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
         # An HTTP request ends a connection by its first line: none is a command.
-        if self._is_over:
+        if self._is_over or self.exceeds_login(len(data)):
             return
-        if self.needs_login:
-            self._stranger_bytes += len(data)
-            if self._stranger_bytes > LOGIN_BYTES_MAX:
-                self.refuse(f"{LOGIN_BYTES_MAX} bytes have come before the log-in")
-                return
         self.note_activity()
         self._receive(data)
 

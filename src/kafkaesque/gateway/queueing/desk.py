@@ -15,6 +15,7 @@ from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
 from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.known import when_known
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.queueing.deletions import Deletions
 from kafkaesque.gateway.queueing.sweeping import Sweeping
@@ -25,8 +26,6 @@ from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
 TIMEOUT_MS: Final = 30_000
 #: So long a broker may take to find out whether it has heard of all queues.
 CURRENT_MS_MAX: Final = 5_000
-#: So often it is looked whether this broker has heard of what the controller has done.
-LOOK_AGAIN_MS: Final = 5
 
 
 class Desk:
@@ -70,16 +69,7 @@ class Desk:
 
     def when(self, is_so: Callable[[], bool], then: Callable[[], None]) -> None:
         """Call once this broker has heard of something that is done, or after a while."""
-        clock = self.doors.clock
-        deadline_ms = clock.now_ms() + TIMEOUT_MS
-
-        def look() -> None:
-            if is_so() or clock.now_ms() >= deadline_ms:
-                then()
-            else:
-                clock.call_later(LOOK_AGAIN_MS, look)
-
-        look()
+        when_known(self.doors.clock, is_so, lambda _: then(), timeout_ms=TIMEOUT_MS)
 
     def submit(
         self,

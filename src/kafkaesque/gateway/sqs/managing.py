@@ -15,6 +15,7 @@ from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
+from kafkaesque.chassis.known import when_known
 from kafkaesque.gateway.sqs.attributes import (
     QueueOptions,
     changed,
@@ -42,7 +43,7 @@ from kafkaesque.protocols.sqs.names import (
 )
 
 TIMEOUT_MS: Final = 20_000
-#: How long to look for a queue that the controller has made and this broker has not heard of.
+#: So often it is looked whether this broker has heard of a queue that was made.
 LOOK_AGAIN_MS: Final = 10
 #: A queue can be purged, and made again under its name, only so long after the last time.
 PURGED_MS: Final = 60_000
@@ -143,16 +144,13 @@ class Managing:
 
     def _when_seen(self, call: Call[s.CreateQueueRequest], name: str) -> None:
         """Answer once this broker knows the queue: the client will use it at once."""
-        clock = self._doors.clock
-        deadline_ms = clock.now_ms() + TIMEOUT_MS
-
-        def look() -> None:
-            if self._finder.look(name) is not None or clock.now_ms() >= deadline_ms:
-                call.done(s.CreateQueueResult(queue_url=call.url_of(name)))
-            else:
-                clock.call_later(LOOK_AGAIN_MS, look)
-
-        look()
+        when_known(
+            self._doors.clock,
+            lambda: self._finder.look(name) is not None,
+            lambda _: call.done(s.CreateQueueResult(queue_url=call.url_of(name))),
+            timeout_ms=TIMEOUT_MS,
+            every_ms=LOOK_AGAIN_MS,
+        )
 
     def _with_dead_letters(
         self,

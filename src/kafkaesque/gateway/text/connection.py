@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kafkaesque.chassis.link import ClientConnection, Shared
-from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.gateway.text.authorization import is_for_strangers
 from kafkaesque.gateway.text.held import Held
 from kafkaesque.gateway.text.log_in import LOGIN_MS_MAX, log_in
@@ -47,7 +46,6 @@ class TextConnection(ClientConnection):
         "_is_consuming",
         "_is_running",
         "_lines",
-        "_stranger_bytes",
         "_waiting",
         "_waiting_bytes",
         "held",
@@ -71,21 +69,14 @@ class TextConnection(ClientConnection):
         self._is_consuming = False
         #: Whether the client has ended its side, or said that it wants to.
         self._has_ended = False
-        #: That have come before the log-in.
-        self._stranger_bytes = 0
 
     # -- from the network
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        if self._has_ended or self.speaks_http(data):
+        if self._has_ended or self.speaks_http(data) or self.exceeds_login(len(data)):
             return
-        if self.needs_login:
-            self._stranger_bytes += len(data)
-        if self._stranger_bytes > LOGIN_BYTES_MAX and self.needs_login:
-            self.refuse(f"{LOGIN_BYTES_MAX} bytes have come before the log-in")
-        else:
-            self._take(self._lines.feed(data))
+        self._take(self._lines.feed(data))
 
     def on_eof(self) -> None:
         """The client has sent all that it will; it may still read."""

@@ -9,6 +9,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
+from kafkaesque.chassis.known import when_known
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.text.authorization import no_topic
 from kafkaesque.gateway.text.reply import Reply
@@ -25,7 +26,7 @@ from kafkaesque.protocols.text.examples import PUBLISH
 #: Within this time a message is committed, or not there, or it is not known whether it will be.
 PUBLISH_TIMEOUT_MS = 30_000
 CREATE_TIMEOUT_MS = 10_000
-#: How long to look for a topic that the controller has created and this broker has not heard of.
+#: So often it is looked whether this broker has heard of a topic that was created.
 LOOK_AGAIN_MS = 10
 #: Topics for which it is known whose turn it is; with any more, all begin anew.
 TURNS_MAX = 10_000
@@ -68,14 +69,10 @@ class Publisher:
 
     def _create(self, name: str, reply: Reply, then: Callable[[TopicState], None]) -> None:
         doors = self._doors
-        deadline_ms = doors.clock.now_ms() + CREATE_TIMEOUT_MS
 
-        def look() -> None:
-            topic = doors.cluster.state.topics.get(name)
-            if topic is not None:
-                then(topic)
-            elif doors.clock.now_ms() < deadline_ms:
-                doors.clock.call_later(LOOK_AGAIN_MS, look)
+        def on_known(is_known: bool) -> None:
+            if is_known:
+                then(doors.cluster.state.topics[name])
             else:
                 reply.end(write_error(f"topic {name!r} was not created in time", PUBLISH))
 
@@ -83,7 +80,13 @@ class Publisher:
             if isinstance(outcome, RequestRefused) and not isinstance(outcome, TopicExists):
                 reply.end(write_error(f"topic {name!r} was not created: {outcome}", PUBLISH))
             else:
-                look()
+                when_known(
+                    doors.clock,
+                    lambda: name in doors.cluster.state.topics,
+                    on_known,
+                    timeout_ms=CREATE_TIMEOUT_MS,
+                    every_ms=LOOK_AGAIN_MS,
+                )
 
         command = CreateTopic(name=name)
         if reply.rights is not None:

@@ -12,6 +12,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
+from kafkaesque.chassis.known import when_known
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.nats.jetstream.consumers import Consumers
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode, ApiError
@@ -20,8 +21,6 @@ from kafkaesque.model.errors import KafkaesqueError, RequestRefused
 
 #: What the controller or a queue is asked for may take so long.
 TIMEOUT_MS: Final = 10_000
-#: So often it is looked whether this broker has heard of what the controller has done.
-LOOK_AGAIN_MS: Final = 5
 _TYPE: Final = "io.nats.jetstream.api.v1."
 
 ResultT = TypeVar("ResultT")
@@ -171,18 +170,7 @@ class Office:
 
     def when(self, is_so: Callable[[], bool], then: Callable[[bool], None]) -> None:
         """Call once this broker has heard of something that is done, or after a while."""
-        clock = self.doors.clock
-        deadline_ms = clock.now_ms() + TIMEOUT_MS
-
-        def look() -> None:
-            if is_so():
-                then(True)
-            elif clock.now_ms() >= deadline_ms:
-                then(False)
-            else:
-                clock.call_later(LOOK_AGAIN_MS, look)
-
-        look()
+        when_known(self.doors.clock, is_so, then, timeout_ms=TIMEOUT_MS)
 
 
 def refused(refusal: RequestRefused, code: ApiCode) -> ApiError:
