@@ -5,8 +5,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from kafkaesque.env import Env
-from kafkaesque.env.clock import Timer
-from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.env.network import Address, Framing, ListenOptions
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.frames import read_response, write_request
 from kafkaesque.protocols.kafka.messages.metadata_request import (
@@ -14,6 +13,7 @@ from kafkaesque.protocols.kafka.messages.metadata_request import (
     MetadataRequestTopic,
 )
 from kafkaesque.sim.clients.bursts import rest_ms
+from kafkaesque.sim.ordered_link import OrderedLink
 
 REQUEST_TIMEOUT_MS: Final = 3_000
 RETRY_MS: Final = 100
@@ -29,19 +29,14 @@ METADATA_VERSION: Final = 12
 OnResponse = Callable[[Any], None]
 
 
-class BrokerLink:
-    """A connection to one broker; answers come in the order of the requests."""
+class BrokerLink(OrderedLink[Any]):
+    """A connection to one broker."""
 
     def __init__(self, env: Env, address: Address, tls: str = "") -> None:
-        self._env = env
-        self.address = address
-        self._connection: Connection | None = None
-        self._waiting: deque[tuple[int, int, OnResponse, Timer]] = deque()
+        super().__init__(env, address, ListenOptions(framing=Framing.LENGTH_PREFIXED, tls=tls))
         self._correlation = 0
-        self.is_closed = False
-        self._unsent: list[bytes] = []
-        options = ListenOptions(framing=Framing.LENGTH_PREFIXED, tls=tls)
-        env.network.connect(address, options, self, lambda _: self.close())
+        #: Which request each answer is to that is waited for, and its version.
+        self._requests: deque[tuple[int, int]] = deque()
 
     def send(self, api_key: int, version: int, message: Any, on_response: OnResponse) -> None:
         """Send a request."""
@@ -49,51 +44,17 @@ class BrokerLink:
             self._env.clock.call_soon(lambda: on_response(None))
             return
         self._correlation += 1
+        self._requests.append((api_key, version))
         frame = write_request(api_key, version, self._correlation, "sim", message)
-        timer = self._env.clock.call_later(REQUEST_TIMEOUT_MS, self.close)
-        self._waiting.append((api_key, version, on_response, timer))
-        if self._connection is None:
-            self._unsent.append(frame)
-        else:
-            self._connection.write([frame])
-
-    def close(self) -> None:
-        """Give up; whoever waits gets None."""
-        if self.is_closed:
-            return
-        self.is_closed = True
-        if self._connection is not None:
-            self._connection.abort()
-        waiting, self._waiting = self._waiting, deque()
-        for _, _, on_response, timer in waiting:
-            timer.cancel()
-            on_response(None)
-
-    def on_open(self, connection: Connection) -> None:
-        """See `ConnectionHandler`."""
-        if self.is_closed:
-            connection.abort()
-            return
-        self._connection = connection
-        if self._unsent:
-            connection.write(self._unsent)
-            self._unsent = []
+        self._send(frame, REQUEST_TIMEOUT_MS, on_response)
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
         if self.is_closed:
             return
-        api_key, version, on_response, timer = self._waiting.popleft()
-        timer.cancel()
+        api_key, version = self._requests.popleft()
         _, message = read_response(memoryview(bytes(data)), api_key, version)
-        on_response(message)
-
-    def on_writable(self) -> None:
-        """See `ConnectionHandler`."""
-
-    def on_close(self, error: Exception | None) -> None:
-        """See `ConnectionHandler`."""
-        self.close()
+        self._answer(message)
 
 
 class KafkaClient:

@@ -21,18 +21,12 @@ from kafkaesque.sim.text.answers import NEXT, Consumed, read_consumed
 from kafkaesque.sim.text.client import TextClient
 from kafkaesque.sim.text.link import Answer
 from kafkaesque.sim.text.observations import TextObservations
-from kafkaesque.sim.text.reader import (
-    follow_on,
-    is_refusal,
-    note_shown,
-    read_subscribed,
-    subscription_line,
-)
+from kafkaesque.sim.text.reader import Subscriber, follow_on, is_refusal, note_shown
 
 PAUSE_MS: Final = 250
 
 
-class GroupReader:
+class GroupReader(Subscriber):
     """Reads all partitions as one group after the other."""
 
     def __init__(
@@ -45,6 +39,7 @@ class GroupReader:
         is_wary: bool,
     ) -> None:
         """With `is_wary` a machine may give out anything, and a group is given up after that."""
+        super().__init__(client)
         self.is_stopped = False
         #: How many groups there were.
         self.groups = 0
@@ -52,14 +47,12 @@ class GroupReader:
         self.positions: dict[int, int] = {}
         #: Whether Kafka's clients are told the same.
         self.is_agreed = False
-        self._client: Final = client
         self._kafka: Final = kafka
         self._name: Final = name
         self._observations: Final = observations
         self._is_wary: Final = is_wary
         self._is_concluding = False
         self._group = ""
-        self._subscription_id = ""
         client.env.clock.call_soon(self._begin)
 
     def conclude(self) -> None:
@@ -72,20 +65,7 @@ class GroupReader:
         self.groups += 1
         self._group = f"{self._name}-{self.groups}"
         self.positions = dict.fromkeys(range(self._observations.partitions), 0)
-        self._subscribe()
-
-    def _subscribe(self) -> None:
-        self._client.ask(subscription_line(self._client.topic, self._group), self._on_subscribed)
-
-    def _on_subscribed(self, answer: Answer | None) -> None:
-        found = None if answer is None else read_subscribed(answer, self._group)
-        if found is None:
-            if answer is not None and not is_refusal(answer):
-                self._note_bad(answer)
-            self._client.later(self._subscribe)
-            return
-        self._subscription_id = found
-        self._consume()
+        self._subscribe(self._group)
 
     def _consume(self) -> None:
         if not self.is_stopped:

@@ -1,12 +1,11 @@
 """A person's connection on a simulated machine: lines out, answers back in the same order."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkaesque.env import Env
-from kafkaesque.env.clock import Timer
-from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.env.network import Address, Framing, ListenOptions
+from kafkaesque.sim.ordered_link import OrderedLink
 
 _ENDING: Final = b"\r\n"
 #: What may come unasked: the broker hangs up.
@@ -30,58 +29,21 @@ class Answer:
 OnAnswer = Callable[[Answer | None], None]
 
 
-class TextLink:
+class TextLink(OrderedLink[Answer]):
     """A connection to one broker."""
 
     def __init__(self, env: Env, address: Address, note_anomaly: Callable[[str], None]) -> None:
-        self.address: Final = address
-        self.is_closed = False
-        self._env: Final = env
+        super().__init__(env, address, ListenOptions(framing=Framing.STREAM))
         self._note_anomaly: Final = note_anomaly
-        self._connection: Connection | None = None
-        self._waiting: deque[tuple[OnAnswer, Timer]] = deque()
-        self._unsent: list[bytes] = []
         self._rest = b""
         self._lines: list[str] = []
-        options = ListenOptions(framing=Framing.STREAM)
-        env.network.connect(address, options, self, lambda _: self.close())
 
     def ask(self, line: str, patience_ms: int, on_answer: OnAnswer) -> None:
         """Send a line; if its answer takes longer than this, give up all that are on their way."""
         if self.is_closed:
             self._env.clock.call_soon(lambda: on_answer(None))
             return
-        timer = self._env.clock.call_later(patience_ms, self.close)
-        self._waiting.append((on_answer, timer))
-        data = line.encode() + _ENDING
-        if self._connection is None:
-            self._unsent.append(data)
-        else:
-            self._connection.write([data])
-
-    def close(self) -> None:
-        """Give up; whoever waits gets None."""
-        if self.is_closed:
-            return
-        self.is_closed = True
-        if self._connection is not None:
-            self._connection.abort()
-        waiting, self._waiting = self._waiting, deque()
-        for on_answer, timer in waiting:
-            timer.cancel()
-            on_answer(None)
-
-    # -- from the network
-
-    def on_open(self, connection: Connection) -> None:
-        """See `ConnectionHandler`."""
-        if self.is_closed:
-            connection.abort()
-            return
-        self._connection = connection
-        if self._unsent:
-            connection.write(self._unsent)
-            self._unsent = []
+        self._send(line.encode() + _ENDING, patience_ms, on_answer)
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
@@ -98,15 +60,6 @@ class TextLink:
 
     def _give(self, answer: Answer) -> None:
         if self._waiting:
-            on_answer, timer = self._waiting.popleft()
-            timer.cancel()
-            on_answer(answer)
+            self._answer(answer)
         elif not answer.last.startswith(_FAREWELL):
             self._note_anomaly(f"bad answer: {answer.last!r} from {self.address} to nothing")
-
-    def on_writable(self) -> None:
-        """See `ConnectionHandler`."""
-
-    def on_close(self, error: Exception | None) -> None:
-        """See `ConnectionHandler`."""
-        self.close()

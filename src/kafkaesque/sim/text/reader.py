@@ -1,5 +1,6 @@
 """Somebody who reads by lines, and keeps the offsets: no failure makes this one miss a message."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
@@ -63,35 +64,51 @@ def follow_on(positions: Mapping[int, int], consumed: Consumed) -> bool:
     )
 
 
-class TextReader:
+class Subscriber(ABC):
+    """Subscribes until a broker has said which subscription that is, and consumes by it then."""
+
+    def __init__(self, client: TextClient) -> None:
+        self._client: Final = client
+        #: Good at every broker, for as long as it is known.
+        self._subscription_id = ""
+
+    def _subscribe(self, group: str) -> None:
+        line = subscription_line(self._client.topic, group)
+        self._client.ask(line, lambda answer: self._on_subscribed(group, answer))
+
+    def _on_subscribed(self, group: str, answer: Answer | None) -> None:
+        found = None if answer is None else read_subscribed(answer, group)
+        if found is None:
+            if answer is not None and not is_refusal(answer):
+                self._note_bad(answer)
+            self._client.later(lambda: self._subscribe(group))
+            return
+        self._subscription_id = found
+        self._consume()
+
+    @abstractmethod
+    def _consume(self) -> None:
+        """Ask for messages."""
+
+    @abstractmethod
+    def _note_bad(self, answer: Answer) -> None:
+        """Note an answer that no broker should give."""
+
+
+class TextReader(Subscriber):
     """Follows all partitions, from the first message on."""
 
     def __init__(
         self, client: TextClient, name: str, observations: TextObservations, *, is_wary: bool
     ) -> None:
         """With `is_wary` a machine may give out anything; who gets that asks again."""
+        super().__init__(client)
         self.is_stopped = False
         self.positions: dict[int, int] = dict.fromkeys(range(observations.partitions), 0)
-        self._client: Final = client
         self._name: Final = name
         self._observations: Final = observations
         self._is_wary: Final = is_wary
-        #: Good at every broker, for as long as it is known.
-        self._subscription_id = ""
-        client.env.clock.call_soon(self._subscribe)
-
-    def _subscribe(self) -> None:
-        self._client.ask(subscription_line(self._client.topic, self._name), self._on_subscribed)
-
-    def _on_subscribed(self, answer: Answer | None) -> None:
-        found = None if answer is None else read_subscribed(answer, self._name)
-        if found is None:
-            if answer is not None and not is_refusal(answer):
-                self._note_bad(answer)
-            self._client.later(self._subscribe)
-            return
-        self._subscription_id = found
-        self._consume()
+        client.env.clock.call_soon(lambda: self._subscribe(name))
 
     def _consume(self) -> None:
         if not self.is_stopped:
