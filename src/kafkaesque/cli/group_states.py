@@ -35,6 +35,9 @@ from kafkaesque.protocols.kafka.messages.metadata_request import (
     MetadataRequestTopic,
 )
 from kafkaesque.protocols.kafka.messages.metadata_response import MetadataResponse
+from kafkaesque.protocols.kafka.messages.share_group_describe_response import (
+    DescribedGroup as DescribedShareGroup,
+)
 
 AGAIN_S = 0.1
 #: Keeps the groups: who leads a partition coordinates those that fall to it.
@@ -120,7 +123,7 @@ def describe_group(admin: AdminClient, name: str, operation: str = "describe") -
         answer = ask(address, ApiKey.CONSUMER_GROUP_DESCRIBE, _DESCRIBE_VERSION, asked)
         (group,) = answer.groups
         if group.error_code == ErrorCode.NONE:
-            return _with_members(group)
+            return group_with_members(group, "consumer")
         if group.error_code not in _PASSING or time.monotonic() > deadline:
             reason = group.error_message or ErrorCode(group.error_code).name
             raise CommandFailed(f"group {name}: {reason}")
@@ -225,7 +228,8 @@ def _described(found: ConsumerGroupDescription) -> Group:
     )
 
 
-def _with_members(found: DescribedGroup) -> Group:
+def group_with_members(found: DescribedGroup | DescribedShareGroup, protocol: str) -> Group:
+    """Return a group as its coordinator has described it, with its members' assignments."""
     members = [
         GroupMember(
             member_id=each.member_id,
@@ -240,4 +244,4 @@ def _with_members(found: DescribedGroup) -> Group:
         for each in found.members
     ]
     state = found.group_state.lower()
-    return Group(name=found.group_id, state=state, protocol="consumer", members=members)
+    return Group(name=found.group_id, state=state, protocol=protocol, members=members)

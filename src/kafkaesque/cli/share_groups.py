@@ -8,7 +8,7 @@ from typing import Any
 from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.group_offsets import Partition
-from kafkaesque.cli.group_states import Group, GroupMember
+from kafkaesque.cli.group_states import Group, group_with_members
 from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.missing_rules import Right, check_rule, missing_rule, on_group, on_topic
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -26,7 +26,6 @@ from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoo
 from kafkaesque.protocols.kafka.messages.share_group_describe_request import (
     ShareGroupDescribeRequest,
 )
-from kafkaesque.protocols.kafka.messages.share_group_describe_response import DescribedGroup
 
 PROTOCOL = "share"
 _AGAIN_S = 0.1
@@ -68,7 +67,7 @@ class ShareGroupAdmin:
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
         self._check(found, on_group("describe", self.group))
-        return _group(found)
+        return group_with_members(found, PROTOCOL)
 
     def progress(self) -> list[ShareProgress]:
         """Return how far the group is.
@@ -153,21 +152,3 @@ class ShareGroupAdmin:
         if found.error_code:
             reason = found.error_message or ErrorCode(found.error_code).name
             raise CommandFailed(f"group {self.group}: {reason}")
-
-
-def _group(found: DescribedGroup) -> Group:
-    members = [
-        GroupMember(
-            member_id=each.member_id,
-            client_id=each.client_id,
-            host=each.client_host,
-            partitions=[
-                (topic.topic_name, number)
-                for topic in each.assignment.topic_partitions
-                for number in topic.partitions
-            ],
-        )
-        for each in found.members
-    ]
-    state = found.group_state.lower()
-    return Group(name=found.group_id, state=state, protocol=PROTOCOL, members=members)
