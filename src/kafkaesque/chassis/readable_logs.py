@@ -4,12 +4,14 @@ Of a topic its readers see all that is committed. Of a queue's log they see mess
 it ends behind the last of them, whatever the queue decides afterwards.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.metadata.topic_views import readable_partition
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import Offset, TopicPartition
 
 
@@ -30,6 +32,20 @@ def readable_replica(doors: Doors, where: TopicPartition) -> Partition:
         return doors.reading.partition(where)
     placed = readable_partition(doors.cluster.state, where.topic, where.partition)
     return doors.reading.log_of(placed.topic_id, placed.partition)
+
+
+def replicas_led(
+    doors: Doors, named: Mapping[str, Iterable[int]]
+) -> Iterator[tuple[str, Partition]]:
+    """Return those of the partitions of topics that this broker leads, each with its topic."""
+    for topic, numbers in named.items():
+        for number in numbers:
+            try:
+                partition = readable_replica(doors, TopicPartition(topic, number))
+            except RequestRefused:
+                continue
+            if partition.is_leader:
+                yield topic, partition
 
 
 def is_view(partition: Partition) -> bool:

@@ -27,6 +27,7 @@ from kafkaesque.chassis.readable_logs import (
     is_view,
     readable_end,
     readable_replica,
+    replicas_led,
 )
 from kafkaesque.model.errors import InvalidRequest, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset, TopicPartition
@@ -95,15 +96,8 @@ def _partitions(context: Context, question: PartitionsQuestion) -> PartitionsAns
     count = sum(map(len, question.partitions.values()))
     if count > PARTITIONS_MAX:
         raise InvalidRequest(f"{count} partitions are asked for, and {PARTITIONS_MAX} may be")
-    found = []
-    for topic, numbers in question.partitions.items():
-        for number in numbers:
-            try:
-                partition = readable_replica(context.doors, TopicPartition(topic, number))
-            except RequestRefused:
-                continue
-            if partition.is_leader:
-                found.append(_led(context, topic, partition))
+    led = replicas_led(context.doors, question.partitions)
+    found = [_led(context, topic, partition) for topic, partition in led]
     return PartitionsAnswer(partitions=found)
 
 

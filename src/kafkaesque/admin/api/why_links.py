@@ -7,7 +7,7 @@ whoever would know did not answer, or where it may be what blocks and nobody can
 is unknown, or behind such a link, is not called certain.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -162,23 +162,45 @@ def with_doubt(links: Sequence[Link], doubt: Link | None) -> list[Link]:
 # -- partitions
 
 
+def leaderless_link(
+    what: str,
+    replicas: Iterable[int],
+    lost: Mapping[int, int | None],
+    now_ms: int,
+    *,
+    more: Sequence[str] = (),
+    command: str,
+) -> Link:
+    """Say that nobody leads; `command` is what may help where no broker is lost.
+
+    `lost` says since when each lost broker is not heard of, if that is known.
+    """
+    down = ", ".join(map(str, sorted(lost)[:NAMES_MAX]))
+    since_ms = max((each for each in lost.values() if each is not None), default=None)
+    return Link(
+        name="leader",
+        state=BLOCKING,
+        what=what,
+        evidence=[
+            f"replicas: {', '.join(map(str, replicas))}",
+            f"not heard of: {down}" if down else "all its brokers are heard of",
+            *more,
+        ],
+        since=None if since_ms is None else now_ms - since_ms,
+        command=f"start broker {down}" if down else command,
+    )
+
+
 def leader_link(placed: Placed, now_ms: int) -> Link:
     """Say whether somebody leads a partition, and answers."""
     if placed.leader is None:
-        lost = sorted(placed.lost)
-        since = max((each for each in placed.lost.values() if each is not None), default=None)
-        down = ", ".join(map(str, lost[:NAMES_MAX]))
-        return Link(
-            name="leader",
-            state=BLOCKING,
-            what=f"{placed.name} has no leader: nothing can be written or read",
-            evidence=[
-                f"replicas: {', '.join(map(str, placed.replicas))}",
-                f"not heard of: {down}" if lost else "all its brokers are heard of",
-                *(["the controller recovers it"] if placed.is_recovering else []),
-            ],
-            since=None if since is None else now_ms - since,
-            command=(f"start broker {down}" if lost else f"kafkaesque topic elect {placed.topic}"),
+        return leaderless_link(
+            f"{placed.name} has no leader: nothing can be written or read",
+            placed.replicas,
+            placed.lost,
+            now_ms,
+            more=["the controller recovers it"] if placed.is_recovering else (),
+            command=f"kafkaesque topic elect {placed.topic}",
         )
     if placed.led is None:
         return Link(

@@ -15,10 +15,9 @@ from kafkaesque.chassis.readable_logs import (
     extent_of,
     is_view,
     readable_end,
-    readable_replica,
+    replicas_led,
 )
-from kafkaesque.model.errors import InvalidRequest, RequestRefused
-from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.errors import InvalidRequest
 
 WHY_PARTITIONS: Final = PartPage(
     name="why-partitions", question=WhyPartitionQuestion, answer=WhyPartitionAnswer
@@ -39,15 +38,8 @@ def _answer(context: Context, question: WhyPartitionQuestion) -> WhyPartitionAns
         raise InvalidRequest(f"at most {PARTITIONS_MAX} partitions are described at once")
     refusal = context.doors.condition.store.refusal
     told = None if refusal is None else str(refusal)
-    found = []
-    for topic, numbers in question.partitions.items():
-        for number in numbers:
-            try:
-                partition = readable_replica(context.doors, TopicPartition(topic, number))
-            except RequestRefused:
-                continue
-            if partition.is_leader:
-                found.append(_describe(context, topic, partition, told))
+    led = replicas_led(context.doors, question.partitions)
+    found = [_describe(context, topic, partition, told) for topic, partition in led]
     return WhyPartitionAnswer(partitions=found, disk_refusal=told)
 
 

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafkaesque.admin.api.why_links import BLOCKING, NAMES_MAX, PASSED, UNKNOWN, Link
+from kafkaesque.admin.api.why_links import (
+    BLOCKING,
+    PASSED,
+    UNKNOWN,
+    Link,
+    leaderless_link,
+)
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.requests.queue_requests import PeekedMessage, QueueCounts
 from kafkaesque.model.counted import are, counted, have
@@ -68,18 +74,12 @@ def queue_links(facts: QueueFacts, now_ms: int) -> Iterator[Link]:
     """Say what a message of a queue has passed, and what holds it up."""
     name, offset = facts.name, facts.offset
     if facts.leader is None:
-        lost_ms = max((each for each in facts.lost.values() if each is not None), default=None)
-        down = ", ".join(map(str, sorted(facts.lost)[:NAMES_MAX]))
-        yield Link(
-            name="leader",
-            state=BLOCKING,
-            what=f"{name} has no leader: nothing can be put or taken",
-            evidence=[
-                f"replicas: {', '.join(map(str, facts.replicas))}",
-                f"not heard of: {down}" if down else "all its brokers are heard of",
-            ],
-            since=None if lost_ms is None else now_ms - lost_ms,
-            command=f"start broker {down}" if down else "kafkaesque doctor",
+        yield leaderless_link(
+            f"{name} has no leader: nothing can be put or taken",
+            facts.replicas,
+            facts.lost,
+            now_ms,
+            command="kafkaesque doctor",
         )
         return
     if facts.counts is None:
