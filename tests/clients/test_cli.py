@@ -49,17 +49,16 @@ class Done:
         return [json.loads(line) for line in self.output.splitlines()]
 
 
-@pytest.fixture
-def cli(bootstrap_servers: str) -> Cli:
-    """Runs a command; fails if its exit code is another than `code`."""
+def cli_at(bootstrap_servers: str, directory: Path | None = None) -> Cli:
+    """Return what runs a command, and fails if its exit code is another than `code`."""
     environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": bootstrap_servers}
 
     def run(*words: str, text: str = "", code: int = 0) -> Done:
-        command = [*KAFKAESQUE, *words]
         done = processes.run(
-            command,
+            [*KAFKAESQUE, *words],
             input=text,
             env=environment,
+            cwd=directory,
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
@@ -69,6 +68,11 @@ def cli(bootstrap_servers: str) -> Cli:
         return Done(done)
 
     return run
+
+
+@pytest.fixture
+def cli(bootstrap_servers: str) -> Cli:
+    return cli_at(bootstrap_servers)
 
 
 def read_all(cli: Cli, topic: str, *words: str) -> list[dict[str, Any]]:

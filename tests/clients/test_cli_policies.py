@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,10 +12,9 @@ import pytest
 
 from tests.clients.amqp_cluster import new_name
 from tests.clients.rabbitmq_cluster import RabbitMqCluster
-from tests.clients.test_cli import KAFKAESQUE, Cli, Done
+from tests.clients.test_cli import Cli, cli_at
 from tests.documentation.table import blocks_run_by, this_file
-from tests.forked import processes
-from tests.waiting import DEADLINE_S, eventually
+from tests.waiting import eventually
 
 PAGE = Path(__file__).parents[2] / "docs" / "exchanges.md"
 
@@ -29,21 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqCluste
 
 @pytest.fixture
 def cli(cluster: RabbitMqCluster) -> Cli:
-    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
-
-    def run(*words: str, code: int = 0) -> Done:
-        done = processes.run(
-            [*KAFKAESQUE, *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return Done(done)
-
-    return run
+    return cli_at(cluster.bootstrap_servers)
 
 
 def test_the_page_shows_what_commands_print(cli: Cli) -> None:

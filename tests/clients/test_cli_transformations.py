@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 from kafkaesque import Client
 from tests.clients.amqp_cluster import new_name
 from tests.clients.rabbitmq_cluster import RabbitMqCluster
-from tests.clients.test_cli import KAFKAESQUE, Cli, Done
+from tests.clients.test_cli import Cli, cli_at
 from tests.documentation.table import blocks_run_by, this_file
 from tests.waiting import DEADLINE_S
 
@@ -32,22 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqCluste
 
 @pytest.fixture
 def cli(cluster: RabbitMqCluster, tmp_path: Path) -> Cli:
-    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
-
-    def run(*words: str, code: int = 0) -> Done:
-        done = subprocess.run(
-            [*KAFKAESQUE, *words],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return Done(done)
-
-    return run
+    return cli_at(cluster.bootstrap_servers, tmp_path)
 
 
 @pytest.mark.extended

@@ -11,6 +11,7 @@ from kafkaesque.model.records import Record
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.config import SegmentOptions
+from tests.sim.power import cut_power_of_a_majority
 from tests.sim.scenario import Scenario
 
 
@@ -56,23 +57,6 @@ def test_who_is_acknowledged_and_kills_the_broker_at_once_loses_nothing() -> Non
     assert scenario.findings.anomalies == []
 
 
-def cut_power_of_a_majority(scenario: Scenario, keeper: str) -> None:
-    """Two lose power and go on together; the third lives, and hears of them again later."""
-    others = [name for name in scenario.cluster.names if name != keeper]
-    wire = scenario.world.wire
-    for name in others:
-        wire.block(name, keeper)
-        wire.block(keeper, name)
-        scenario.world.machines[name].cut_power()
-    scenario.loop.run_for(300)
-    for name in others:
-        scenario.boot(name)
-    scenario.loop.run_until(lambda: any(name in scenario.leaders() for name in others), 60_000)
-    for name in others:
-        wire.unblock(name, keeper)
-        wire.unblock(keeper, name)
-
-
 @pytest.mark.parametrize("is_switched_off", [False, True])
 def test_what_a_majority_has_lost_costs_no_broker(is_switched_off: bool) -> None:
     scenario = Scenario(1, configs={"write.caching": "true"})
@@ -87,7 +71,8 @@ def test_what_a_majority_has_lost_costs_no_broker(is_switched_off: bool) -> None
         partition.log.set_options(SegmentOptions(), write_caching=False)
         partition.replica.set_write_caching(False)  # type: ignore[union-attr]
         scenario.loop.run_for(1_000)
-    cut_power_of_a_majority(scenario, keeper)
+    others = set(scenario.cluster.names) - {keeper}
+    cut_power_of_a_majority(scenario, keeper, lambda: bool(others.intersection(scenario.leaders())))
     scenario.loop.run_for(20_000)
     partition = scenario.partition(keeper)
     assert scenario.running() == scenario.cluster.names

@@ -49,9 +49,8 @@ def test_what_waits_while_leadership_is_handed_over_is_committed(seed: int) -> N
     assert offsets == list(range(offsets[0], offsets[0] + count))
 
 
-@pytest.mark.parametrize("is_healed", [False, True])
-def test_what_the_next_leader_has_not_is_refused(is_healed: bool) -> None:
-    """By the next leader's log, if it comes to be known in time; else when the time is over."""
+def deposed_with_a_record() -> tuple[Scenario, str, list[ProduceResult | RequestRefused]]:
+    """A leader that was cut off with a record that nobody else has: it, and what comes of that."""
     scenario = Scenario(2)
     scenario.write(10)
     scenario.settle()
@@ -64,8 +63,15 @@ def test_what_the_next_leader_has_not_is_refused(is_healed: bool) -> None:
     assert append(scenario, old, outcomes)
     scenario.loop.run_until(lambda: old not in scenario.leaders(), 30_000)
     assert outcomes == []
+    return scenario, old, outcomes
+
+
+@pytest.mark.parametrize("is_healed", [False, True])
+def test_what_the_next_leader_has_not_is_refused(is_healed: bool) -> None:
+    """By the next leader's log, if it comes to be known in time; else when the time is over."""
+    scenario, _, outcomes = deposed_with_a_record()
     if is_healed:
-        wire.heal()
+        scenario.world.wire.heal()
         scenario.loop.run_until(lambda: outcomes != [], HANDOVER_MS)
         assert scenario.leaders()
     else:
@@ -75,18 +81,7 @@ def test_what_the_next_leader_has_not_is_refused(is_healed: bool) -> None:
 
 
 def test_what_waits_while_a_follower_is_closed_is_answered_at_once() -> None:
-    scenario = Scenario(2)
-    scenario.write(10)
-    scenario.settle()
-    old, wire = scenario.leader, scenario.world.wire
-    for other in scenario.running():
-        if other != old:
-            wire.block(old, other)
-            wire.block(other, old)
-    outcomes: list[ProduceResult | RequestRefused] = []
-    assert append(scenario, old, outcomes)
-    scenario.loop.run_until(lambda: old not in scenario.leaders(), 30_000)
-    assert outcomes == []
+    scenario, old, outcomes = deposed_with_a_record()
     scenario.broker(old).driver.close_group(scenario.group)
     (outcome,) = outcomes
     assert isinstance(outcome, NotLeader)

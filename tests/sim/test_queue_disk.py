@@ -1,7 +1,6 @@
 """What a queue's log takes on disk behind a message that stays at its head, on each replica."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -12,8 +11,8 @@ from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage import live_plan
 from kafkaesque.tables import replicated
+from tests.sim.power import cut_power_of_a_majority
 from tests.sim.queue_scenario import QUEUE, QueueScenario
-from tests.sim.scenario import Scenario
 from tests.sim.seeds import some_of
 
 #: What a log may take besides twice what lives: what came since the last snapshot but one, what is
@@ -128,23 +127,6 @@ class Poisoned(QueueScenario):
             found.update({each.offset: each.value or b"" for each in taken})
             self.held += taken
         assert found == self.kept
-
-
-def cut_power_of_a_majority(scenario: Scenario, keeper: str, leaders: Callable[[], bool]) -> None:
-    """Two lose power and go on together; the third lives, and hears of them again later."""
-    others = [name for name in scenario.cluster.names if name != keeper]
-    wire = scenario.world.wire
-    for name in others:
-        wire.block(name, keeper)
-        wire.block(keeper, name)
-        scenario.world.machines[name].cut_power()
-    scenario.loop.run_for(300)
-    for name in others:
-        scenario.boot(name)
-    scenario.loop.run_until(leaders, 60_000)
-    for name in others:
-        wire.unblock(name, keeper)
-        wire.unblock(keeper, name)
 
 
 @pytest.fixture(autouse=True)

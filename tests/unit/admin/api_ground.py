@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -39,25 +39,13 @@ from kafkaesque.model.records import Record
 from kafkaesque.sim.cluster import KAFKA_PORT, MakeGateway, SimCluster
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.options import SimOptions
+from tests.unit.admin.told import Told
 
 T = TypeVar("T")
 
 PORT = 8080
 CHANGE = {CHANGE_HEADER: "1"}
 KAFKA_ONLY: Mapping[int, MakeGateway] = {KAFKA_PORT: KafkaGateway}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """An answer."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 class Browser:

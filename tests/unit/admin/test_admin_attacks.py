@@ -26,7 +26,8 @@ from kafkaesque.chassis.http_connection import CHUNKS_MAX
 from kafkaesque.model.message_headers import DEATH, STORED_AMQP
 from kafkaesque.protocols.amqp.properties import NO_PROPERTIES
 from kafkaesque.protocols.amqp.stored_message import write_stored
-from tests.unit.admin.visits import CHANGE, AdminCluster, Told, Visit
+from tests.unit.admin.told import Told
+from tests.unit.admin.visits import CHANGE, AdminCluster, Visit
 from tests.unit.gateway_kafka.secured import PASSWORD, add_user, allow
 
 _O, _T = Operation, ResourceType

@@ -18,7 +18,8 @@ from kafkaesque.admin.visitors import read_token, write_cookie
 from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.broker.requests.access_commands import PutUser, RemoveUser
 from kafkaesque.env.network import Address
-from tests.unit.admin.visits import CHANGE, AdminCluster, Told, Visit
+from tests.unit.admin.told import Told
+from tests.unit.admin.visits import CHANGE, AdminCluster, Visit
 from tests.unit.gateway_kafka.secured import (
     PASSWORD,
     Client,

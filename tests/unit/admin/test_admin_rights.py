@@ -19,7 +19,8 @@ from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.requests.commands import GroupOffset
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import InvariantBroken
-from tests.unit.admin.visits import AdminCluster, Told
+from tests.unit.admin.told import Told
+from tests.unit.admin.visits import AdminCluster
 from tests.unit.gateway_kafka.secured import add_user, allow, forget_rules
 
 _O, _T = Operation, ResourceType

@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.unit.admin.visits import AdminCluster, Told
+from tests.unit.admin.told import Told
+from tests.unit.admin.visits import AdminCluster
 from tests.unit.gateway_kafka.secured import add_user as add_root
 
 PASSWORD = "correct horse battery"

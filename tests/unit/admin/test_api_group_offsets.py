@@ -7,9 +7,10 @@ import pytest
 
 from kafkaesque.access.audit import AuditEvent
 from kafkaesque.broker.audit import Audit
-from tests.unit.admin.api_ground import ApiGround, Told, text
+from tests.unit.admin.api_ground import ApiGround, text
 from tests.unit.admin.test_api import commit
 from tests.unit.admin.test_api_coordinators import heartbeat
+from tests.unit.admin.told import Told
 
 MINUTE_MS = 60_000
 BEGIN_MS = 1_790_000_000_000

@@ -23,8 +23,9 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
 from kafkaesque.model.ids import NodeId, TopicPartition
-from tests.unit.admin.api_ground import CHANGE, ApiGround, Browser, Told
+from tests.unit.admin.api_ground import CHANGE, ApiGround, Browser
 from tests.unit.admin.test_api_ending import begin, coordinator, leader, write
+from tests.unit.admin.told import Told
 
 PLACE = "/topics/orders/partitions/1/abort"
 BODY = {"start_offset": 0}

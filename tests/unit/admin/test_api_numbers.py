@@ -16,8 +16,9 @@ from kafkaesque.admin.api.plots import PlotPages
 from kafkaesque.admin.api.searching import SearchPages
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.sink_markers import PROGRESS_MARK
-from tests.unit.admin.api_ground import ApiGround, Told, text
+from tests.unit.admin.api_ground import ApiGround, text
 from tests.unit.admin.test_api_traces import commit_all
+from tests.unit.admin.told import Told
 
 
 def every_route() -> list[Route]:

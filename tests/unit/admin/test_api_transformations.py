@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admin.api_ground import ApiGround, Told
+from tests.unit.admin.api_ground import ApiGround
+from tests.unit.admin.told import Told
 
 RULE = {"steps": [{"do": "set", "at": "headers.by", "value": "a"}]}
 

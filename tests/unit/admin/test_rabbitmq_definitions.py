@@ -11,7 +11,8 @@ import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
 from tests.unit.admin.test_rabbitmq_rights import ask as ask_api
-from tests.unit.admin.visits import AdminCluster, Told
+from tests.unit.admin.told import Told
+from tests.unit.admin.visits import AdminCluster
 from tests.unit.gateway_kafka.secured import PASSWORD, add_user, allow
 
 _O, _T = Operation, ResourceType

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
-from tests.unit.admin.visits import AdminCluster, Told
+from tests.unit.admin.told import Told
+from tests.unit.admin.visits import AdminCluster
 from tests.unit.gateway_kafka.secured import PASSWORD, add_user, allow
 
 _O, _T = Operation, ResourceType

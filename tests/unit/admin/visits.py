@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,11 @@ from kafkaesque.admin.hosts import CHANGE_HEADER
 from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Address
+from tests.unit.admin.told import Told
 from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster
 from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER
 
 CHANGE = {CHANGE_HEADER: "1", "Content-Type": "application/json"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """An answer."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 class Visit:

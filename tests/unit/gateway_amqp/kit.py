@@ -21,13 +21,12 @@ from kafkaesque.protocols.amqp.frames import (
 from kafkaesque.protocols.amqp.method_codec import read_method, write_method
 from kafkaesque.protocols.amqp.properties import Properties, read_properties, write_properties
 from kafkaesque.protocols.amqp.wire import Table
-from kafkaesque.sim.cluster import AMQP_GATEWAYS, AMQP_PORT, SimCluster
-from kafkaesque.sim.env import World
-from kafkaesque.sim.options import SimOptions
+from kafkaesque.sim.cluster import AMQP_GATEWAYS, AMQP_PORT
 from tests.unit.chassis.client import Client
+from tests.unit.chassis.simulated import SimulatedBrokers
 
-MethodT = TypeVar("MethodT", bound=m.Method)
 PATIENCE_MS = 60_000
+MethodT = TypeVar("MethodT", bound=m.Method)
 _names = itertools.count()
 
 
@@ -39,32 +38,10 @@ class Message(NamedTuple):
     body: bytes
 
 
-class Ground:
+class Ground(SimulatedBrokers):
     """Simulated brokers with ports for AMQP."""
 
     gateways = AMQP_GATEWAYS
-
-    def __init__(self, seed: int = 1, brokers: int = 1) -> None:
-        self.world = World(seed)
-        self.loop = self.world.loop
-        self.cluster = SimCluster(self.world, SimOptions(brokers=brokers), self.gateways)
-        self.cluster.start()
-        self.env = self.world.add_machine("client").boot()
-        self.loop.run_until(self._are_ready, PATIENCE_MS)
-
-    def _are_ready(self) -> bool:
-        brokers = self.cluster.brokers
-        is_ready = all(each.life.is_ready for each in brokers.values())
-        return len(brokers) == len(self.cluster.names) and is_ready
-
-    def wait(self, ms: int) -> None:
-        """Let time go by."""
-        until_ms = self.env.clock.now_ms() + ms
-        self.loop.run_until(lambda: self.env.clock.now_ms() >= until_ms, ms + 1_000)
-
-    def kill(self, broker: int) -> None:
-        """Kill a broker's process."""
-        self.cluster._machines[self.cluster.names[broker - 1]].kill()
 
     def restart(self, broker: int) -> None:
         """Kill a broker's process, and start it again."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -16,30 +15,21 @@ import pytest
 from kafkaesque.access.audit import AuditEvent
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.audit import Audit
-from kafkaesque.broker.listeners import AMQP, AccessMode, default_listener
+from kafkaesque.broker.listeners import AMQP, AccessMode
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
-from kafkaesque.env.network import Address
 from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from tests.unit.gateway_kafka.live import LiveCluster
-from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow, forget_rules
+from tests.unit.gateway_kafka.secured import PASSWORD, allow, forget_rules
+from tests.unit.gateway_kafka.secured_ports import SecuredPorts, at_secured_ports
 
 ResultT = TypeVar("ResultT")
 
 
-class Secured:
+class Secured(SecuredPorts):
     """A broker with a port for AMQP where clients log in, and one where they may."""
 
     def __init__(self, live: LiveCluster) -> None:
-        self.live = live
-        node = live.nodes[1]
-        self.gateway = AmqpGateway(node.broker.doors, node.chassis)
-        self.ports: dict[AccessMode, int] = {}
-        for mode in AccessMode:
-            listener = default_listener(AMQP, Address("127.0.0.1", 0), access=mode)
-            named = replace(listener, name=f"amqp-{mode.value}")
-            self.ports[mode] = self.gateway.start(named).port
-        for user in ("root", "other"):
-            add_user(live, user)
+        super().__init__(live, AmqpGateway, AMQP)
 
     def do(
         self,
@@ -91,16 +81,8 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    live = LiveCluster(
-        tmp_path_factory.mktemp("amqp"),
-        access=AccessMode.REQUIRED,
-        secrets=[SECRET],
-        super_users=[SUPER],
-    )
-    found = Secured(live)
-    yield found
-    found.gateway.stop()
-    live.close()
+    with at_secured_ports(tmp_path_factory.mktemp("amqp"), Secured) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -11,11 +10,11 @@ from kafkaesque.broker.doors import publish_lanes
 from kafkaesque.gateway.amqp import publishing
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
-from kafkaesque.gateway.queueing.publisher import Publisher
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.frames import METHOD, write_frame
 from kafkaesque.protocols.amqp.method_codec import write_method
+from tests.unit.chassis.runs import published_together
 from tests.unit.gateway_amqp.kit import AmqpClient, Message
 from tests.unit.gateway_amqp.test_publishing import acked, confirming
 
@@ -23,19 +22,7 @@ from tests.unit.gateway_amqp.test_publishing import acked, confirming
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages went on their way together, each time that some did."""
-    counts: list[int] = []
-    publish_run = Publisher.publish_run
-
-    def counted(
-        self: Publisher, exchange: str, outgoing: Any, bodies: Sequence[bytes], on_sent: Any
-    ) -> bool:
-        is_sent = publish_run(self, exchange, outgoing, bodies, on_sent)
-        if is_sent:
-            counts.append(len(bodies))
-        return is_sent
-
-    monkeypatch.setattr(Publisher, "publish_run", counted)
-    return counts
+    return published_together(monkeypatch)
 
 
 def known(client: AmqpClient) -> str:

@@ -14,13 +14,12 @@ from kafkaesque.protocols.mqtt.packet_codec import read_packet, write_packet
 from kafkaesque.protocols.mqtt.packets import Version
 from kafkaesque.protocols.mqtt.properties import NO_PROPERTIES, Properties
 from kafkaesque.protocols.mqtt.reasons import ReasonCode
-from kafkaesque.sim.cluster import AMQP_PORT, MQTT_GATEWAYS, MQTT_PORT, SimCluster
-from kafkaesque.sim.env import World
-from kafkaesque.sim.options import SimOptions
+from kafkaesque.sim.cluster import AMQP_PORT, MQTT_GATEWAYS, MQTT_PORT
 from tests.unit.chassis.client import Client
+from tests.unit.chassis.simulated import SimulatedBrokers
 
-PacketT = TypeVar("PacketT", bound=p.Packet)
 PATIENCE_MS = 60_000
+PacketT = TypeVar("PacketT", bound=p.Packet)
 _names = itertools.count()
 
 __all__ = ["AMQP_PORT", "Ground", "MqttClient", "new_name"]
@@ -31,31 +30,10 @@ def new_name(of: str = "client") -> str:
     return f"{of}{next(_names)}"
 
 
-class Ground:
+class Ground(SimulatedBrokers):
     """Simulated brokers with ports for MQTT and AMQP."""
 
-    def __init__(self, seed: int = 1, brokers: int = 1, *, is_encrypted: bool = False) -> None:
-        self.world = World(seed)
-        self.loop = self.world.loop
-        options = SimOptions(brokers=brokers, is_encrypted=is_encrypted)
-        self.cluster = SimCluster(self.world, options, MQTT_GATEWAYS)
-        self.cluster.start()
-        self.env = self.world.add_machine("client").boot()
-        self.loop.run_until(self._are_ready, PATIENCE_MS)
-
-    def _are_ready(self) -> bool:
-        brokers = self.cluster.brokers
-        is_ready = all(each.life.is_ready for each in brokers.values())
-        return len(brokers) == len(self.cluster.names) and is_ready
-
-    def wait(self, ms: int) -> None:
-        """Let time go by."""
-        until_ms = self.env.clock.now_ms() + ms
-        self.loop.run_until(lambda: self.env.clock.now_ms() >= until_ms, ms + 1_000)
-
-    def kill(self, broker: int) -> None:
-        """Kill a broker's process."""
-        self.cluster._machines[self.cluster.names[broker - 1]].kill()
+    gateways = MQTT_GATEWAYS
 
     def client(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -16,9 +15,8 @@ from kafkaesque.access.rules import Effect
 from kafkaesque.access.scram_client import ScramClient
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
 from kafkaesque.access.secret import Secret
-from kafkaesque.broker.listeners import MQTT, AccessMode, default_listener
+from kafkaesque.broker.listeners import MQTT, AccessMode
 from kafkaesque.broker.requests.access_commands import PutUser, RemoveUser
-from kafkaesque.env.network import Address
 from kafkaesque.gateway.mqtt.gateway import MqttGateway
 from kafkaesque.protocols.mqtt import packets as p
 from kafkaesque.protocols.mqtt.frames import FrameReader
@@ -29,32 +27,22 @@ from kafkaesque.protocols.mqtt.reasons import ReasonCode as R
 from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster
 from tests.unit.gateway_kafka.secured import (
     PASSWORD,
-    SECRET,
-    SUPER,
     add_user,
     allow,
     change,
     forget_rules,
 )
+from tests.unit.gateway_kafka.secured_ports import SecuredPorts, at_secured_ports
 from tests.unit.gateway_mqtt.kit import new_name
 
 PacketT = TypeVar("PacketT", bound=p.Packet)
 
 
-class Secured:
+class Secured(SecuredPorts):
     """A broker with a port for MQTT where clients log in, one where they may, and one for all."""
 
     def __init__(self, live: LiveCluster) -> None:
-        self.live = live
-        node = live.nodes[1]
-        self.gateway = MqttGateway(node.broker.doors, node.chassis)
-        self.ports: dict[AccessMode, int] = {}
-        for mode in AccessMode:
-            listener = default_listener(MQTT, Address("127.0.0.1", 0), access=mode)
-            named = replace(listener, name=f"mqtt-{mode.value}")
-            self.ports[mode] = self.gateway.start(named).port
-        for user in ("root", "other"):
-            add_user(live, user)
+        super().__init__(live, MqttGateway, MQTT)
 
 
 class Client:
@@ -132,16 +120,8 @@ def subscribe(client: Client, *filters: str) -> tuple[R, ...]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    live = LiveCluster(
-        tmp_path_factory.mktemp("mqtt"),
-        access=AccessMode.REQUIRED,
-        secrets=[SECRET],
-        super_users=[SUPER],
-    )
-    found = Secured(live)
-    yield found
-    found.gateway.stop()
-    live.close()
+    with at_secured_ports(tmp_path_factory.mktemp("mqtt"), Secured) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

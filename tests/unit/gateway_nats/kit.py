@@ -7,39 +7,18 @@ import re
 from typing import Any
 
 from kafkaesque.env.network import Address
-from kafkaesque.sim.cluster import NATS_GATEWAYS, NATS_PORT, SimCluster
-from kafkaesque.sim.env import World
-from kafkaesque.sim.options import SimOptions
+from kafkaesque.sim.cluster import NATS_GATEWAYS, NATS_PORT
 from tests.unit.chassis.client import Client
+from tests.unit.chassis.simulated import SimulatedBrokers
 
 PATIENCE_MS = 60_000
 _MESSAGE = re.compile(rb"(H?)MSG (\S+) (\S+) (?:(\S+) )??(?:(\d+) )?(\d+)\r\n")
 
 
-class Ground:
+class Ground(SimulatedBrokers):
     """Simulated brokers with ports for NATS."""
 
-    def __init__(self, seed: int = 1, brokers: int = 1) -> None:
-        self.world = World(seed)
-        self.loop = self.world.loop
-        self.cluster = SimCluster(self.world, SimOptions(brokers=brokers), NATS_GATEWAYS)
-        self.cluster.start()
-        self.env = self.world.add_machine("client").boot()
-        self.loop.run_until(self._are_ready, PATIENCE_MS)
-
-    def _are_ready(self) -> bool:
-        brokers = self.cluster.brokers
-        is_ready = all(each.life.is_ready for each in brokers.values())
-        return len(brokers) == len(self.cluster.names) and is_ready
-
-    def wait(self, ms: int) -> None:
-        """Let time go by."""
-        until_ms = self.env.clock.now_ms() + ms
-        self.loop.run_until(lambda: self.env.clock.now_ms() >= until_ms, ms + 1_000)
-
-    def kill(self, broker: int) -> None:
-        """Kill a broker's process."""
-        self.cluster._machines[self.cluster.names[broker - 1]].kill()
+    gateways = NATS_GATEWAYS
 
     def raw(self, broker: int = 1) -> NatsClient:
         """A client that has said nothing."""

@@ -7,10 +7,8 @@ import json
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
-from threading import Event, Thread
+from threading import Event
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,14 +25,13 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_principal
 from kafkaesque.access.rules import Effect
 from kafkaesque.broker.audit import Audit
-from kafkaesque.broker.listeners import NATS, AccessMode, default_listener
+from kafkaesque.broker.listeners import NATS, AccessMode
 from kafkaesque.broker.options.nats import CONSUMER, STREAM
 from kafkaesque.broker.requests.access_commands import PutCredential, RemoveCredential
 from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, CreateTopic
 from kafkaesque.broker.requests.queue_commands import ChangeQueue
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
-from kafkaesque.env.network import Address
 from kafkaesque.gateway.nats.gateway import NatsGateway
 from kafkaesque.gateway.nats.jetstream.errors import ApiCode
 from kafkaesque.model.errors import RequestRefused, TopicNotAuthorized
@@ -42,32 +39,21 @@ from tests.nkeys import public_key_of, sign
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.secured import (
     PASSWORD,
-    SECRET,
-    SUPER,
-    add_user,
     allow,
     change,
     forget_rules,
 )
+from tests.unit.gateway_kafka.secured_ports import SecuredPorts, at_secured_ports
 from tests.unit.protocols_nats.clauses import connect
 
 ResultT = TypeVar("ResultT")
 
 
-class Secured:
+class Secured(SecuredPorts):
     """A broker with a port for NATS where clients log in, and one where they may."""
 
     def __init__(self, live: LiveCluster) -> None:
-        self.live = live
-        node = live.nodes[1]
-        self.gateway = NatsGateway(node.broker.doors, node.chassis)
-        self.ports: dict[AccessMode, int] = {}
-        for mode in AccessMode:
-            listener = default_listener(NATS, Address("127.0.0.1", 0), access=mode)
-            named = replace(listener, name=f"nats-{mode.value}")
-            self.ports[mode] = self.gateway.start(named).port
-        for user in ("root", "other"):
-            add_user(live, user)
+        super().__init__(live, NatsGateway, NATS)
 
     async def connect(self, user: str, **options: Any) -> Client:
         """Return a client that has logged in."""
@@ -107,28 +93,6 @@ class Secured:
 
         return self.in_thread(lambda: asyncio.run(run()))
 
-    def in_thread(self, act: Callable[[], ResultT]) -> ResultT:
-        """Do something in another thread: the broker runs in this one."""
-        return self.result(self.begin_in_thread(act))
-
-    def result(self, end: Future[ResultT]) -> ResultT:
-        """Wait for what is done in another thread."""
-        self.live.wait(end.done, "the client is done")
-        return end.result()
-
-    def begin_in_thread(self, act: Callable[[], ResultT]) -> Future[ResultT]:
-        """Do something in another thread, while this one can do something else."""
-        end: Future[ResultT] = Future()
-
-        def run() -> None:
-            try:
-                end.set_result(act())
-            except BaseException as error:
-                end.set_exception(error)
-
-        Thread(target=run, daemon=True).start()
-        return end
-
     def answer_signed(
         self,
         sign_it: Callable[[bytes], str],
@@ -166,16 +130,8 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    live = LiveCluster(
-        tmp_path_factory.mktemp("nats"),
-        access=AccessMode.REQUIRED,
-        secrets=[SECRET],
-        super_users=[SUPER],
-    )
-    found = Secured(live)
-    yield found
-    found.gateway.stop()
-    live.close()
+    with at_secured_ports(tmp_path_factory.mktemp("nats"), Secured) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,8 @@ from kafkaesque.gateway.registry import reading
 from kafkaesque.gateway.registry.gateway import RegistryGateway
 from kafkaesque.registry import compatibility
 from kafkaesque.registry.json_schema import OBJECTS_MAX, JsonSchema
-from tests.unit.admin.visits import Told, Visit
+from tests.unit.admin.told import Told
+from tests.unit.admin.visits import Visit
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow
 

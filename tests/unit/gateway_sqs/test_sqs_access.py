@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from dataclasses import replace
-from threading import Thread
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import boto3
@@ -25,7 +22,7 @@ from kafkaesque.access.administration import (
 )
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors.queues import NewMessage
-from kafkaesque.broker.listeners import KAFKA, AccessMode, Listener, default_listener
+from kafkaesque.broker.listeners import KAFKA, AccessMode, Listener
 from kafkaesque.broker.listeners import SQS as PROTOCOL
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.chassis.body_room import BodyRoom
@@ -38,25 +35,18 @@ from kafkaesque.model.message_headers import DEATH, ORIGIN, STORED_SQS
 from kafkaesque.protocols.kafka.messages.alter_access_request import AlterAccessRequest
 from kafkaesque.protocols.sqs.service import OPERATIONS
 from tests.unit.gateway_kafka.live import LiveCluster
-from tests.unit.gateway_kafka.secured import SECRET, SUPER, Client, add_user, allow, forget_rules
+from tests.unit.gateway_kafka.secured import Client, allow, forget_rules
+from tests.unit.gateway_kafka.secured_ports import SecuredPorts, at_secured_ports
 
 ResultT = TypeVar("ResultT")
 ROOT: Final = "root"
 
 
-class Secured:
+class Secured(SecuredPorts):
     """A broker with a port for SQS where clients sign, and one where they may."""
 
     def __init__(self, live: LiveCluster) -> None:
-        self.live = live
-        node = live.nodes[1]
-        self.gateway = SqsGateway(node.broker.doors, node.chassis)
-        self.urls: dict[AccessMode, str] = {}
-        for mode in AccessMode:
-            listener = default_listener(PROTOCOL, Address("127.0.0.1", 0), access=mode)
-            address = self.gateway.start(replace(listener, name=f"sqs-{mode.value}"))
-            self.urls[mode] = f"http://{address}"
-        add_user(live, ROOT)
+        super().__init__(live, SqsGateway, PROTOCOL, users=[ROOT])
         self.kafka = Client(live)
         self.kafka.log_in(ROOT)
 
@@ -87,25 +77,6 @@ class Secured:
     def key(self, user: str) -> MadeAccessKey:
         return msgspec.json.decode(self.change(MakeAccessKey(user=user)), type=MadeAccessKey)
 
-    def do(self, act: Callable[[], ResultT]) -> ResultT:
-        """Do what blocks, in a thread, while the broker runs in this one."""
-        end = self.begin(act)
-        self.live.wait(end.done, "the client is done")
-        return end.result()
-
-    def begin(self, act: Callable[[], ResultT]) -> Future[ResultT]:
-        """Begin to do what blocks."""
-        end: Future[ResultT] = Future()
-
-        def run() -> None:
-            try:
-                end.set_result(act())
-            except BaseException as error:
-                end.set_exception(error)
-
-        Thread(target=run, daemon=True).start()
-        return end
-
     def ask(
         self,
         operation: str,
@@ -117,7 +88,7 @@ class Secured:
         """Have boto3 do something, signed with a key."""
         client = self.client(key, mode, secret)
         try:
-            return self.do(lambda: getattr(client, operation)(**asked))
+            return self.in_thread(lambda: getattr(client, operation)(**asked))
         finally:
             client.close()
 
@@ -133,7 +104,7 @@ class Secured:
             config["signature_version"] = UNSIGNED
         return boto3.client(
             "sqs",
-            endpoint_url=self.urls[mode],
+            endpoint_url=f"http://127.0.0.1:{self.ports[mode]}",
             region_name="us-east-1",
             aws_access_key_id=key.access_key_id if key else "none",
             aws_secret_access_key=secret or (key.secret if key else "none"),
@@ -148,16 +119,8 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    live = LiveCluster(
-        tmp_path_factory.mktemp("sqs"),
-        access=AccessMode.REQUIRED,
-        secrets=[SECRET],
-        super_users=[SUPER],
-    )
-    found = Secured(live)
-    yield found
-    found.gateway.stop()
-    live.close()
+    with at_secured_ports(tmp_path_factory.mktemp("sqs"), Secured) as found:
+        yield found
 
 
 def test_who_signs_with_a_key_is_its_user(secured: Secured) -> None:
@@ -221,7 +184,9 @@ def test_a_rule_that_goes_while_a_request_waits_for_messages(secured: Secured) -
     url = secured.ask("create_queue", root, QueueName="awaited")["QueueUrl"]
     allow(secured.live, "waiter", Operation.READ, ResourceType.QUEUE, "awaited")
     client = secured.client(other)
-    waiting = secured.begin(lambda: client.receive_message(QueueUrl=url, WaitTimeSeconds=10))
+    waiting = secured.begin_in_thread(
+        lambda: client.receive_message(QueueUrl=url, WaitTimeSeconds=10)
+    )
     secured.live.run_for(0.5)
     assert not waiting.done()
     forget_rules(secured.live, "waiter")
@@ -354,7 +319,7 @@ def test_attempts_are_remembered_within_bounds(
     fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true", "VisibilityTimeout": "0"}
     url = secured.ask("create_queue", root, QueueName="many.fifo", Attributes=fifo)["QueueUrl"]
     secured.ask("send_message", root, QueueUrl=url, MessageBody="x" * 2_000, MessageGroupId="g")
-    attempts = secured.gateway._handlers["ReceiveMessage"].__self__  # type: ignore[attr-defined]
+    attempts = secured.gateway._handlers["ReceiveMessage"].__self__
     for number in range(5):
         found = secured.ask(
             "receive_message",

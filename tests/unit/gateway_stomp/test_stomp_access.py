@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 from threading import Event, Thread
 from typing import Any
 
@@ -13,12 +12,12 @@ import pytest
 import stomp
 
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.broker.listeners import STOMP, AccessMode, default_listener
+from kafkaesque.broker.listeners import STOMP, AccessMode
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
-from kafkaesque.env.network import Address
 from kafkaesque.gateway.stomp.gateway import StompGateway
 from tests.unit.gateway_kafka.live import LiveCluster
-from tests.unit.gateway_kafka.secured import PASSWORD, SECRET, SUPER, add_user, allow, forget_rules
+from tests.unit.gateway_kafka.secured import PASSWORD, allow, forget_rules
+from tests.unit.gateway_kafka.secured_ports import SecuredPorts, at_secured_ports
 from tests.waiting import DEADLINE_S
 
 
@@ -77,20 +76,11 @@ class Client:
         return self.listener.error
 
 
-class Secured:
+class Secured(SecuredPorts):
     """A broker with a port for STOMP where clients log in, and one where they may."""
 
     def __init__(self, live: LiveCluster) -> None:
-        self.live = live
-        node = live.nodes[1]
-        self.gateway = StompGateway(node.broker.doors, node.chassis)
-        self.ports: dict[AccessMode, int] = {}
-        for mode in AccessMode:
-            listener = default_listener(STOMP, Address("127.0.0.1", 0), access=mode)
-            named = replace(listener, name=f"stomp-{mode.value}")
-            self.ports[mode] = self.gateway.start(named).port
-        for user in ("root", "other"):
-            add_user(live, user)
+        super().__init__(live, StompGateway, STOMP)
 
     def begin(
         self,
@@ -131,16 +121,8 @@ class Secured:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    live = LiveCluster(
-        tmp_path_factory.mktemp("stomp"),
-        access=AccessMode.REQUIRED,
-        secrets=[SECRET],
-        super_users=[SUPER],
-    )
-    found = Secured(live)
-    yield found
-    found.gateway.stop()
-    live.close()
+    with at_secured_ports(tmp_path_factory.mktemp("stomp"), Secured) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

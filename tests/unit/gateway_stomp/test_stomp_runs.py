@@ -13,31 +13,19 @@ from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.queue_requests import SettleMessages
 from kafkaesque.gateway.queueing.consumer import ATTACH_MS
 from kafkaesque.gateway.queueing.link import QueueingLink
-from kafkaesque.gateway.queueing.publisher import Publisher
 from kafkaesque.gateway.queueing.settlements import Settlements
 from kafkaesque.gateway.stomp import queues
 from kafkaesque.gateway.stomp.subscription import Subscription
 from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.protocols.stomp.frames import Frame
+from tests.unit.chassis.runs import published_together
 from tests.unit.gateway_stomp.kit import Ground, StompClient, new_name
 
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages went on their way together, each time that some did."""
-    counts: list[int] = []
-    publish_run = Publisher.publish_run
-
-    def counted(
-        self: Publisher, exchange: str, outgoing: Any, bodies: Sequence[bytes], on_sent: Any
-    ) -> bool:
-        is_sent = publish_run(self, exchange, outgoing, bodies, on_sent)
-        if is_sent:
-            counts.append(len(bodies))
-        return is_sent
-
-    monkeypatch.setattr(Publisher, "publish_run", counted)
-    return counts
+    return published_together(monkeypatch)
 
 
 def sends(destination: str, bodies: Sequence[bytes], first: int = 1, more: str = "") -> bytes:
