@@ -18,14 +18,17 @@ from kafkaesque.env.network import Address
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.sqs.authorization import check_rights, check_rows
 from kafkaesque.gateway.sqs.call import Call, error_of
+from kafkaesque.gateway.sqs.changing import Changing
 from kafkaesque.gateway.sqs.connection import BODY_BYTES_MAX, REQUEST_ID_BYTES, SqsConnection
 from kafkaesque.gateway.sqs.finding import QueueFinder
 from kafkaesque.gateway.sqs.managing import Managing
 from kafkaesque.gateway.sqs.move_tasks import MoveTasks
+from kafkaesque.gateway.sqs.permissions import Permissions
 from kafkaesque.gateway.sqs.receiving import Receiving
 from kafkaesque.gateway.sqs.sending import Sending
 from kafkaesque.gateway.sqs.settling import Settling
 from kafkaesque.gateway.sqs.signing import Signing
+from kafkaesque.gateway.sqs.tags import Tags
 from kafkaesque.model.errors import ConfigError, InvariantBroken, RequestRefused
 from kafkaesque.protocols.sqs.calls import (
     HttpRequest,
@@ -167,10 +170,12 @@ class _Answers:
 
 def _handlers(doors: Doors, finder: QueueFinder) -> Mapping[str, Handler]:
     sending, receiving = Sending(doors, finder), Receiving(doors, finder)
-    settling, managing = Settling(doors, finder), Managing(doors, finder)
+    settling, changing = Settling(doors, finder), Changing(doors)
+    managing = Managing(doors, finder, changing)
+    tags, permissions = Tags(changing, finder), Permissions(changing, finder)
     tasks = MoveTasks(doors, finder)
     return {
-        "AddPermission": managing.add_permission,
+        "AddPermission": permissions.add,
         "CancelMessageMoveTask": tasks.cancel,
         "ChangeMessageVisibility": settling.change,
         "ChangeMessageVisibilityBatch": settling.change_batch,
@@ -182,15 +187,15 @@ def _handlers(doors: Doors, finder: QueueFinder) -> Mapping[str, Handler]:
         "GetQueueUrl": managing.get_url,
         "ListDeadLetterSourceQueues": managing.list_sources,
         "ListMessageMoveTasks": tasks.list_tasks,
-        "ListQueueTags": managing.list_tags,
+        "ListQueueTags": tags.list_tags,
         "ListQueues": managing.list_queues,
         "PurgeQueue": managing.purge,
         "ReceiveMessage": receiving.receive,
-        "RemovePermission": managing.remove_permission,
+        "RemovePermission": permissions.remove,
         "SendMessage": sending.send,
         "SendMessageBatch": sending.send_batch,
         "SetQueueAttributes": managing.set_attributes,
         "StartMessageMoveTask": tasks.start,
-        "TagQueue": managing.tag,
-        "UntagQueue": managing.untag,
+        "TagQueue": tags.tag,
+        "UntagQueue": tags.untag,
     }

@@ -1,9 +1,7 @@
-"""Queues themselves: making, finding, listing and deleting them; attributes, tags, policies."""
+"""Queues themselves: making, finding, listing and deleting them; their attributes."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -14,7 +12,7 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
-from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
+from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
 from kafkaesque.chassis.known import when_known
 from kafkaesque.gateway.sqs.attributes import (
     QueueOptions,
@@ -22,12 +20,13 @@ from kafkaesque.gateway.sqs.attributes import (
     changed_options,
     invalid_attribute,
     new_options,
-    write_tags,
 )
 from kafkaesque.gateway.sqs.authorization import Need, find_refusal
 from kafkaesque.gateway.sqs.call import NO_QUEUE, Call, RequestT
+from kafkaesque.gateway.sqs.changing import Changing
 from kafkaesque.gateway.sqs.data_changes import tell_change
 from kafkaesque.gateway.sqs.finding import QueueFinder, is_served
+from kafkaesque.gateway.sqs.tags import check_tags
 from kafkaesque.model.errors import QueueExists, RequestRefused
 from kafkaesque.protocols.sqs import service as s
 from kafkaesque.protocols.sqs.errors import SqsError, invalid_value
@@ -51,13 +50,6 @@ DELETED_MS: Final = 60_000
 #: Queues that this broker remembers to have purged or deleted.
 REMEMBERED_MAX: Final = 10_000
 LISTED_MAX: Final = 1_000
-TAGS_MAX: Final = 50
-TAG_KEY_LENGTH_MAX: Final = 128
-TAG_VALUE_LENGTH_MAX: Final = 256
-LABEL_LENGTH_MAX: Final = 80
-_LABEL: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LABEL_LENGTH_MAX}}}")
-_ACCOUNT: Final = re.compile(r"[0-9]{12}")
-STATEMENTS_MAX: Final = 7
 
 
 class Recently:
@@ -88,11 +80,12 @@ class Recently:
 class Managing:
     """See the module."""
 
-    __slots__ = ("_deleted", "_doors", "_finder", "_purged")
+    __slots__ = ("_changing", "_deleted", "_doors", "_finder", "_purged")
 
-    def __init__(self, doors: Doors, finder: QueueFinder) -> None:
+    def __init__(self, doors: Doors, finder: QueueFinder, changing: Changing) -> None:
         self._doors = doors
         self._finder = finder
+        self._changing = changing
         self._purged = Recently(PURGED_MS)
         self._deleted = Recently(DELETED_MS)
 
@@ -353,154 +346,10 @@ class Managing:
 
         def go_on(_: QueueState) -> None:
             self._with_dead_letters(
-                call, name, attributes, changes, lambda: self.change(call, name, changes)
+                call, name, attributes, changes, lambda: self._changing.change(call, name, changes)
             )
 
         self._finder.find(call, name, go_on)
-
-    def change(self, call: Call[RequestT], name: str, changes: Mapping[str, str | None]) -> None:
-        """Change options of a queue, and answer."""
-        now_ms = self._doors.clock.wall_ms()
-        command = ChangeQueue(
-            vhost=DEFAULT_VHOST, name=name, changes={**changes, "modified.ms": str(now_ms)}
-        )
-        self._doors.cluster.submit(
-            call.sign(command),
-            TIMEOUT_MS,
-            lambda end: _answer(call, end) if isinstance(end, RequestRefused) else seen(),
-        )
-
-        def seen() -> None:
-            # What is asked next at this broker is answered by the new options.
-            self._doors.cluster.when_current(TIMEOUT_MS, lambda _: call.done())
-
-    # -- tags
-
-    def tag(self, call: Call[s.TagQueueRequest]) -> None:
-        """Add tags to a queue, or give them other values.
-
-        Raises:
-            SqsError: the URL is none, or a tag is not allowed.
-        """
-        self._change_tags(call, call.request.queue_url, lambda tags: tags | call.request.tags)
-
-    def untag(self, call: Call[s.UntagQueueRequest]) -> None:
-        """Remove tags of a queue; those that there are not are well.
-
-        Raises:
-            SqsError: the URL is none.
-        """
-        gone = set(call.request.tag_keys)
-        self._change_tags(
-            call,
-            call.request.queue_url,
-            lambda tags: {key: value for key, value in tags.items() if key not in gone},
-        )
-
-    def _change_tags(
-        self,
-        call: Call[RequestT],
-        url: str,
-        change: Callable[[dict[str, str]], dict[str, str]],
-    ) -> None:
-        name = read_url(url)
-
-        def go_on(queue: QueueState) -> None:
-            tags = change(QueueOptions(queue.options).tags)
-            check_tags(tags)
-            self.change(call, name, {"tags": write_tags(tags) if tags else None})
-
-        self._finder.find(call, name, go_on)
-
-    def list_tags(self, call: Call[s.ListQueueTagsRequest]) -> None:
-        """List tags of a queue.
-
-        Raises:
-            SqsError: the URL is none.
-        """
-        self._finder.find(
-            call,
-            read_url(call.request.queue_url),
-            lambda queue: call.done(s.ListQueueTagsResult(tags=QueueOptions(queue.options).tags)),
-        )
-
-    # -- policies
-
-    def add_permission(self, call: Call[s.AddPermissionRequest]) -> None:
-        """Add a statement to a queue's policy, which is shown and not obeyed.
-
-        Raises:
-            SqsError: the URL is none, or the statement not allowed.
-        """
-        request = call.request
-        _check_statement(request)
-        name = read_url(request.queue_url)
-        statement: dict[str, object] = {
-            "Sid": request.label,
-            "Effect": "Allow",
-            "Principal": {"AWS": [f"arn:aws:iam::{each}:root" for each in request.aws_account_ids]},
-            "Action": [f"SQS:{each}" for each in request.actions],
-            "Resource": write_arn(name),
-        }
-
-        def go_on(queue: QueueState) -> None:
-            statements = _statements(queue)
-            if any(each.get("Sid") == request.label for each in statements):
-                raise invalid_value(
-                    f"Value {request.label} for parameter Label is invalid. Reason: Already exists."
-                )
-            if len(statements) >= STATEMENTS_MAX:
-                raise SqsError(
-                    "OverLimit", f"{STATEMENTS_MAX} statements are the most that a policy has."
-                )
-            self._change_policy(call, name, [*statements, statement])
-
-        self._finder.find(call, name, go_on)
-
-    def remove_permission(self, call: Call[s.RemovePermissionRequest]) -> None:
-        """Remove a statement of a queue's policy.
-
-        Raises:
-            SqsError: the URL is none.
-        """
-        label, name = call.request.label, read_url(call.request.queue_url)
-
-        def go_on(queue: QueueState) -> None:
-            statements = _statements(queue)
-            kept = [each for each in statements if each.get("Sid") != label]
-            if len(kept) == len(statements):
-                raise invalid_value(
-                    f"Value {label} for parameter Label is invalid. Reason: can't find label."
-                )
-            self._change_policy(call, name, kept)
-
-        self._finder.find(call, name, go_on)
-
-    def _change_policy(
-        self, call: Call[RequestT], name: str, statements: list[dict[str, object]]
-    ) -> None:
-        policy = {"Version": "2012-10-17", "Id": f"{write_arn(name)}/SQSDefaultPolicy"}
-        said = json.dumps({**policy, "Statement": statements}) if statements else None
-        self.change(call, name, {"sqs.policy": said})
-
-
-def _check_statement(request: s.AddPermissionRequest) -> None:
-    if _LABEL.fullmatch(request.label) is None:
-        raise invalid_value(
-            f"A label has 1 to {LABEL_LENGTH_MAX} letters, digits, hyphens and underscores."
-        )
-    for account in request.aws_account_ids:
-        if _ACCOUNT.fullmatch(account) is None:
-            raise invalid_value(f"Value {account} for parameter PrincipalId is invalid.")
-    for action in request.actions:
-        if action != "*" and action not in s.OPERATIONS:
-            raise invalid_value(f"Value {action} for parameter ActionName is invalid.")
-
-
-def _statements(queue: QueueState) -> list[dict[str, object]]:
-    said = QueueOptions(queue.options).policy
-    found = json.loads(said).get("Statement", []) if said else []
-    return found if isinstance(found, list) else [found]
 
 
 def _expect_equal(call: Call[s.CreateQueueRequest], found: QueueState) -> None:
@@ -561,21 +410,3 @@ def _answer(call: Call[RequestT], outcome: object) -> None:
         call.fail(outcome)
     else:
         call.done()
-
-
-def check_tags(tags: Mapping[str, str]) -> None:
-    """Refuse tags of a queue.
-
-    Raises:
-        SqsError: there are too many, or one is too long.
-    """
-    if len(tags) > TAGS_MAX:
-        raise invalid_value(f"Too many tags added for queue: the maximum is {TAGS_MAX}.")
-    for key, value in tags.items():
-        if not 1 <= len(key) <= TAG_KEY_LENGTH_MAX or len(value) > TAG_VALUE_LENGTH_MAX:
-            raise invalid_value(
-                f"A tag's key has 1 to {TAG_KEY_LENGTH_MAX} characters, its value at most "
-                f"{TAG_VALUE_LENGTH_MAX}."
-            )
-        if key.lower().startswith("aws:"):
-            raise invalid_value("Tag keys must not begin with aws:.")
