@@ -58,7 +58,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.PUT_MESSAGES: _later("queues", "on_put"),
     ApiKey.TAKE_MESSAGES: _later("queues", "on_take"),
     ApiKey.SETTLE_MESSAGES: _later("queues", "on_settle"),
-    ApiKey.ATTACH_CONSUMER: _later("queues", "on_attach"),
+    ApiKey.ATTACH_CONSUMER: _later("queue_consumers", "on_attach"),
     ApiKey.PEEK_MESSAGES: _later("queues", "on_peek"),
     ApiKey.DESCRIBE_QUEUES: _later("queue_admin", "on_describe"),
     ApiKey.CREATE_QUEUE: _later("queue_admin", "on_create"),

@@ -28,7 +28,7 @@ from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.data_changes import tell
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.logs import in_sync_of, leader_of
-from kafkaesque.gateway.kafka.queues import (
+from kafkaesque.gateway.kafka.queue_lookups import (
     METADATA_MS_MAX,
     ask_all,
     doubtful,

@@ -16,8 +16,8 @@ from kafkaesque.broker.requests.transaction_requests import (
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
+from kafkaesque.gateway.kafka.queue_lookups import when_known
 from kafkaesque.gateway.kafka.queue_parts import QueueParts
-from kafkaesque.gateway.kafka.queues import when_known
 from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.buffers import Buffer
