@@ -16,8 +16,8 @@ from kafkaesque.broker.options.groups import GROUP_OPTIONS  # noqa: E402
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS  # noqa: E402
 from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS  # noqa: E402
 from kafkaesque.model.options import Option, OptionType, write_value  # noqa: E402
-from kafkaesque.server.config import SERVER_OPTIONS  # noqa: E402
 from kafkaesque.server.listeners import LISTENER_OPTIONS  # noqa: E402
+from kafkaesque.server.options import SERVER_OPTIONS  # noqa: E402
 from kafkaesque.server.tls_settings import TLS_OPTIONS  # noqa: E402
 
 HEAD = """\

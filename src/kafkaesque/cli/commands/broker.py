@@ -11,7 +11,7 @@ from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.cli.arguments import new_app, parse_pairs, wrong_usage
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.certificates import load_all
-from kafkaesque.server.config import SERVER_OPTIONS, load_config
+from kafkaesque.server.config import load_config
 from kafkaesque.server.config_checks import (
     check_addresses,
     check_data_directory,
@@ -19,6 +19,7 @@ from kafkaesque.server.config_checks import (
     look_at_seeds,
 )
 from kafkaesque.server.oauth_settings import load_verifier
+from kafkaesque.server.options import SERVER_OPTIONS
 from kafkaesque.server.tls_settings import TLS_OPTIONS
 
 app = new_app()
