@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque.cli.broker_ports import free_ports
-from kafkaesque.cli.local_cluster import BrokerReady, LocalCluster
+from kafkaesque.cli.local_broker import BrokerReady
+from kafkaesque.cli.local_cluster import LocalCluster
 from tests.clients.kafka_helpers import Sent, TopicMaker, produce
 from tests.forked import processes
 from tests.waiting import DEADLINE_S, eventually

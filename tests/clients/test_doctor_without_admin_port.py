@@ -12,7 +12,8 @@ import pytest
 
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.doctor import probe
-from kafkaesque.cli.local_cluster import BrokerReady, LocalCluster
+from kafkaesque.cli.local_broker import BrokerReady
+from kafkaesque.cli.local_cluster import LocalCluster
 from tests.clients.test_cli_up import KAFKAESQUE
 from tests.waiting import DEADLINE_S
 

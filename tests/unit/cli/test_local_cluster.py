@@ -21,7 +21,8 @@ from kafkaesque.cli.broker_ports import PROTOCOLS, BrokerPorts, free_ports, narr
 from kafkaesque.cli.cluster_file import read_cluster_file
 from kafkaesque.cli.commands.up import PORTS_DEFAULT, choose_ports
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.local_cluster import LOCAL_OPTIONS, BrokerEnded, LocalCluster
+from kafkaesque.cli.local_broker import BrokerEnded
+from kafkaesque.cli.local_cluster import LOCAL_OPTIONS, LocalCluster
 from kafkaesque.server.config import load_config
 from tests.unit.cli.test_commands import run
 

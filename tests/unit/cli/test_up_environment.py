@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaesque.cli.local_cluster import _environment
+from kafkaesque.cli.local_broker import broker_environment
 
 
 def test_brokers_are_told_where_traces_go_and_not_whose_they_are(
@@ -10,6 +10,6 @@ def test_brokers_are_told_where_traces_go_and_not_whose_they_are(
 ) -> None:
     monkeypatch.setenv("KAFKAESQUE_TRACING_ENDPOINT", "http://127.0.0.1:4318/v1/traces")
     monkeypatch.setenv("KAFKAESQUE_ID", "7")
-    found = _environment()
+    found = broker_environment()
     assert found["KAFKAESQUE_TRACING_ENDPOINT"] == "http://127.0.0.1:4318/v1/traces"
     assert "KAFKAESQUE_ID" not in found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.local_cluster import end_with_parent
+from kafkaesque.cli.local_broker import end_with_parent
 from kafkaesque.cli.quickstart.delays import delays_of
 from kafkaesque.cli.quickstart.flights import (
     Flights,

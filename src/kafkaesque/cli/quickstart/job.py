@@ -18,7 +18,8 @@ from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.commands.cluster import ClusterStatus, status_of
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.local_cluster import BrokerEnded, BrokerReady, LocalCluster
+from kafkaesque.cli.local_broker import BrokerEnded, BrokerReady
+from kafkaesque.cli.local_cluster import LocalCluster
 from kafkaesque.cli.quickstart.closed_doors import is_closed_to_others, is_closed_to_strangers
 from kafkaesque.cli.quickstart.delays_pipeline import (
     TOPICS,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 
-from kafkaesque.cli.local_cluster import end_with_parent
+from kafkaesque.cli.local_broker import end_with_parent
 from kafkaesque.cli.quickstart.reader import NUMBERS_PER_MESSAGE
 
 LEAVE_TIMEOUT_S = 10.0
