@@ -8,6 +8,7 @@ from kafkaesque.access.decisions import Judge
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.sim.faults import Ground
 from kafkaesque.sim.nemesis import Nemesis, PlanOptions, make_plan
 from tests.sim.guarded import SLACK_MS, STALE_MS, Guarded
 from tests.sim.seeds import first_of
@@ -125,9 +126,10 @@ def test_a_broker_that_never_hears_of_changed_rules_is_found(
 def storm(run: Guarded, seed: int) -> list[str]:
     """Let everything go wrong for two minutes; return what was seen that must not be."""
     names = run.cluster.names
-    nemesis = Nemesis(
+    ground = Ground(
         run.world, run.cluster.boot, stop=run.cluster.restart, is_back=run.cluster.is_back
     )
+    nemesis = Nemesis(ground)
     plan = make_plan(seed, names, PlanOptions(duration_ms=DURATION_MS, kinds=KINDS))
     nemesis.commit(plan, DURATION_MS)
     run.admin.start()

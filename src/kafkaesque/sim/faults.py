@@ -82,9 +82,11 @@ class Ground:
         is_back: Callable[[Machine], bool] | None = None,
         controller: Callable[[], str | None] | None = None,
     ) -> None:
-        """`stop` lets a program end in order, and starts it again; `is_back` says when it works.
+        """`restart` starts the program of a machine that does not run.
 
-        `controller` names the machine of the controller, as far as there is one.
+        `stop` lets a program end in order and begin again; without it nobody does. `is_back` says
+        whether it works again; without it, that it runs is enough. `controller` names the machine
+        of the controller; without it nothing happens around it.
         """
         self.world: Final = world
         self._restart: Final = restart

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.faults import AROUND_CONTROLLER, KINDS, Fault, Ground
 from kafkaesque.sim.loop import NS_PER_MS
 
@@ -332,22 +331,9 @@ def _strength(kind: str, chance: random.Random) -> float:
 class Nemesis:
     """Commits a plan."""
 
-    def __init__(
-        self,
-        world: World,
-        restart: Callable[[Machine], None],
-        stop: Callable[[Machine], None] | None = None,
-        is_back: Callable[[Machine], bool] | None = None,
-        controller: Callable[[], str | None] | None = None,
-    ) -> None:
-        """`restart` starts the program of a machine that does not run.
-
-        `stop` lets a program end in order and begin again; without it nobody does. `is_back` says
-        whether it works again; without it, that it runs is enough. `controller` names the machine
-        of the controller; without it nothing happens around it.
-        """
-        self._ground: Final = Ground(world, restart, stop, is_back, controller)
-        self._world: Final = world
+    def __init__(self, ground: Ground) -> None:
+        self._ground: Final = ground
+        self._world: Final = ground.world
         #: Whether the plan is over and everything is healed.
         self.ended = False
 

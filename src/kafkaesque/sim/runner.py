@@ -26,7 +26,7 @@ from kafkaesque.sim.clients.transaction_load import TransactionLoad
 from kafkaesque.sim.cluster import AMQP_GATEWAYS, GATEWAYS, SimCluster
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.exchanges.load import ExchangeLoad
-from kafkaesque.sim.faults import Fault
+from kafkaesque.sim.faults import Fault, Ground
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
 from kafkaesque.sim.movers import start_changes, start_moves, start_throttles
 from kafkaesque.sim.namesakes.load import NamesakeLoad
@@ -269,9 +269,10 @@ class _Run:
         self._start_clients()
         self._look()
         cluster = self._cluster
-        nemesis = Nemesis(
+        ground = Ground(
             self._world, self._boot, cluster.restart, cluster.is_back, lambda: cluster.controller
         )
+        nemesis = Nemesis(ground)
         self._begun_ns = loop.now_ns
         nemesis.commit(self._plan, options.duration_ms)
         loop.run_until(lambda: nemesis.ended, options.duration_ms + 1_000)

@@ -9,6 +9,7 @@ from kafkaesque.env.disk import FileRange
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.faults import Ground
 from kafkaesque.sim.nemesis import DAMAGING, SURVIVABLE, Nemesis, PlanOptions, make_plan
 
 OPTIONS = ListenOptions(framing=Framing.LENGTH_PREFIXED)
@@ -112,7 +113,7 @@ def run(seed: int) -> World:
     for name in names:
         start(world.add_machine(name))
     options = PlanOptions(duration_ms=DURATION_MS, between_ms=200, kinds=SURVIVABLE + DAMAGING)
-    nemesis = Nemesis(world, start)
+    nemesis = Nemesis(Ground(world, start))
     nemesis.commit(make_plan(seed, names, options), DURATION_MS)
     world.loop.run_for(DURATION_MS + 1_000)
     assert nemesis.ended

@@ -101,7 +101,7 @@ def test_every_fault_begins_ends_and_is_told(kind: str) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_when_a_plan_is_over_everything_is_healed(seed: int) -> None:
     world = make_world()
-    nemesis = Nemesis(world, restart)
+    nemesis = Nemesis(Ground(world, restart))
     nemesis.commit(make_plan(seed, NAMES, OPTIONS), 30_000)
     world.loop.run_for(29_999)
     ended = [nemesis.ended]
@@ -138,7 +138,7 @@ def test_a_machine_with_a_lost_disk_comes_back_with_an_empty_one() -> None:
     machine = world.machines["alpha"]
     disk = SimDisk(machine.drive, machine._life)  # type: ignore[arg-type]
     disk.open("file", create=True)
-    nemesis = Nemesis(world, restart)
+    nemesis = Nemesis(Ground(world, restart))
     nemesis.commit(
         [Fault(kind="lost disk", targets=("alpha",), begin_ms=10, end_ms=20)], duration_ms=100
     )
