@@ -64,6 +64,15 @@ def reader_links(
             command="start its consumers",
         )
         return
+    yield from _member_links(group, answer)
+    for each in placed:
+        if each.leader is None or each.led is None:
+            yield leader_link(each, now_ms)
+    yield from _positions(group, answer, placed, offset, throttled)
+
+
+def _member_links(group: str, answer: GroupAnswer) -> Iterator[Link]:
+    """Say who consumes, and whether a rebalance holds them up."""
     count = len(answer.members)
     consume = "consumes" if count == 1 else "consume"
     yield Link(name="members", state=PASSED, what=f"{counted(count, 'member')} {consume}")
@@ -80,10 +89,6 @@ def reader_links(
         )
     else:
         yield Link(name="rebalance", state=PASSED, what=f"the group is {answer.state}")
-    for each in placed:
-        if each.leader is None or each.led is None:
-            yield leader_link(each, now_ms)
-    yield from _positions(group, answer, placed, offset, throttled)
 
 
 def _positions(

@@ -130,15 +130,8 @@ def plan_queue(
         if not is_lost(existing, incarnation):
             return existing.topic_id, []
         before = end_of_queue(state, existing, wall_ms)
-    if len(state.queues) >= QUEUES_MAX:
-        raise OverBound(f"there are {QUEUES_MAX} queues already")
     owner = "" if command.on_behalf_of is None else command.on_behalf_of.principal
-    if owner and state.queue_counts[owner] >= per_user_max:
-        made = counted(state.queue_counts[owner], "queue")
-        raise OverBound(
-            f"{owner} has made {made} already: delete some, or let an administrator "
-            "set user.queues.max of the brokers"
-        )
+    _check_bounds(state, owner, per_user_max)
     check_may_add_vhost(state, name.vhost)
     check_view(state, existing, options)
     log_id = new_id()
@@ -160,6 +153,18 @@ def plan_queue(
         home=msgspec.UNSET if home is None else home,
     )
     return log_id, [*before, record]
+
+
+def _check_bounds(state: ClusterState, owner: str, per_user_max: int) -> None:
+    """Refuse one more queue if the cluster, or its owner, has as many as there may be."""
+    if len(state.queues) >= QUEUES_MAX:
+        raise OverBound(f"there are {QUEUES_MAX} queues already")
+    if owner and state.queue_counts[owner] >= per_user_max:
+        made = counted(state.queue_counts[owner], "queue")
+        raise OverBound(
+            f"{owner} has made {made} already: delete some, or let an administrator "
+            "set user.queues.max of the brokers"
+        )
 
 
 def _source(state: ClusterState, options: Mapping[str, str]) -> TopicState | None:

@@ -434,38 +434,7 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     def number(name: str) -> int:
         return int(values[name])
 
-    if values[SOURCE_TOPIC]:
-        useless = [name for name in NOT_OF_CURSORS if values[name]]
-        if useless:
-            raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
-        if values[ENCRYPTION] != NONE:
-            raise InvalidConfig(
-                f"a queue over a topic holds no messages: set {ENCRYPTION} of the topic"
-            )
-    if values[TRANSIENT]:
-        useless = [name for name in NOT_OF_TRANSIENT if values[name]]
-        if values[ENCRYPTION] != NONE:
-            useless.append(ENCRYPTION)
-        if useless:
-            raise InvalidConfig(f"a transient queue is in no log, and has no {useless[0]}")
-    if number(PARTITIONS) > 1:
-        _check_partitioned(values)
-    if values[KAFKA_TOPIC]:
-        _check_shown(values)
-    ways = [name for name in _DEAD_LETTER_WAYS if values[name]]
-    if len(ways) > 1:
-        raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")
-    if values["dead.letter.routing.key"] and not values["dead.letter.exchange"]:
-        raise InvalidConfig("dead.letter.routing.key says nothing without dead.letter.exchange")
-    if values[FORWARD_KEY] and not values[FORWARD_EXCHANGE]:
-        raise InvalidConfig(f"{FORWARD_KEY} says nothing without {FORWARD_EXCHANGE}")
-    if values[TRANSFORMATION_OUT]:
-        _check_way_out(values)
-    if values[FORWARD_EXCHANGE] and values[ENCRYPTION] != NONE:
-        raise InvalidConfig(
-            f"an encrypted queue has no {FORWARD_EXCHANGE}: subscribers would get its messages in "
-            "the clear"
-        )
+    _check_together(values)
     policy = Policy(
         lock_ms=number("visibility.timeout.ms"),
         attempts_max=number("delivery.limit"),
@@ -492,6 +461,42 @@ def make_policy(options: Mapping[str, str]) -> Policy:
     )
     policy.check()
     return policy
+
+
+def _check_together(values: Mapping[str, OptionValue]) -> None:
+    """Refuse options that exclude one another."""
+    if values[SOURCE_TOPIC]:
+        useless = [name for name in NOT_OF_CURSORS if values[name]]
+        if useless:
+            raise InvalidConfig(f"a queue over a topic has no {useless[0]}")
+        if values[ENCRYPTION] != NONE:
+            raise InvalidConfig(
+                f"a queue over a topic holds no messages: set {ENCRYPTION} of the topic"
+            )
+    if values[TRANSIENT]:
+        useless = [name for name in NOT_OF_TRANSIENT if values[name]]
+        if values[ENCRYPTION] != NONE:
+            useless.append(ENCRYPTION)
+        if useless:
+            raise InvalidConfig(f"a transient queue is in no log, and has no {useless[0]}")
+    if int(values[PARTITIONS]) > 1:
+        _check_partitioned(values)
+    if values[KAFKA_TOPIC]:
+        _check_shown(values)
+    ways = [name for name in _DEAD_LETTER_WAYS if values[name]]
+    if len(ways) > 1:
+        raise InvalidConfig(f"dead letters go to {' or to '.join(ways)}")
+    if values["dead.letter.routing.key"] and not values["dead.letter.exchange"]:
+        raise InvalidConfig("dead.letter.routing.key says nothing without dead.letter.exchange")
+    if values[FORWARD_KEY] and not values[FORWARD_EXCHANGE]:
+        raise InvalidConfig(f"{FORWARD_KEY} says nothing without {FORWARD_EXCHANGE}")
+    if values[TRANSFORMATION_OUT]:
+        _check_way_out(values)
+    if values[FORWARD_EXCHANGE] and values[ENCRYPTION] != NONE:
+        raise InvalidConfig(
+            f"an encrypted queue has no {FORWARD_EXCHANGE}: subscribers would get its messages in "
+            "the clear"
+        )
 
 
 def _check_shown(values: Mapping[str, OptionValue]) -> None:
