@@ -12,15 +12,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.doors.cluster import Cluster
-from kafkaesque.broker.doors.publish_lanes import (
-    LoggedTicket,
-    OnRunKept,
-    PublishLanes,
-    Ticket,
-    size_of,
-)
+from kafkaesque.broker.doors.publish_lanes import PublishLanes, size_of
 from kafkaesque.broker.doors.queues import NewMessage
 from kafkaesque.broker.doors.session_messages import SessionMessages
+from kafkaesque.broker.doors.tickets import LoggedTicket, OnRunKept, Ticket
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState, TopicState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.queue_sealing import may_go

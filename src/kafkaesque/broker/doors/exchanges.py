@@ -18,17 +18,11 @@ from kafkaesque.broker.doors.publication import (
     in_topics,
     more_bytes,
 )
-from kafkaesque.broker.doors.publish_lanes import (
-    OnKept,
-    OnRunKept,
-    PublishLanes,
-    Ticket,
-    no_room,
-    size_of,
-)
+from kafkaesque.broker.doors.publish_lanes import PublishLanes, no_room, size_of
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.queues import NewMessage, Queues
 from kafkaesque.broker.doors.session_messages import SessionMessages
+from kafkaesque.broker.doors.tickets import OnKept, OnRunKept, Ticket
 from kafkaesque.broker.live.hub import LiveHub
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.queues.takers import KnownTakers
