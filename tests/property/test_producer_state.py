@@ -7,15 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkaesque.model.ids import Offset
+from kafkaesque.transactions.producer_entries import SEQUENCE_MAX
 from kafkaesque.transactions.producer_snapshot import read_snapshot, write_snapshot
-from kafkaesque.transactions.producer_state import (
-    SEQUENCE_MAX,
-    Duplicate,
-    ProducerStateConfig,
-    ProducerStateTable,
-    SequencedBatch,
-    Verdict,
-)
+from kafkaesque.transactions.producer_state import ProducerStateConfig, ProducerStateTable
+from kafkaesque.transactions.producer_verdicts import Duplicate, SequencedBatch, Verdict
 
 CONFIG = ProducerStateConfig()
 WALL_MS = 1_700_000_000_000

@@ -13,15 +13,14 @@ from kafkaesque.transactions.aborted_index import (
     pack_entry,
     read_entries,
 )
+from kafkaesque.transactions.producer_entries import remembered_batches
 from kafkaesque.transactions.producer_snapshot import read_snapshot, write_snapshot
-from kafkaesque.transactions.producer_state import (
+from kafkaesque.transactions.producer_state import ProducerStateConfig, ProducerStateTable
+from kafkaesque.transactions.producer_verdicts import (
     AlreadyEnded,
     NeedsVerification,
-    ProducerStateConfig,
-    ProducerStateTable,
     SequencedBatch,
     Verdict,
-    remembered_batches,
 )
 from kafkaesque.transactions.verification_guards import Guard
 

@@ -31,7 +31,7 @@ from kafkaesque.transactions.events import (
     ForceAbort,
     InitProducerId,
 )
-from kafkaesque.transactions.producer_state import EPOCH_MAX
+from kafkaesque.transactions.producer_entries import EPOCH_MAX
 from kafkaesque.transactions.records import TransactionValue, read_key, read_value, write_key
 from kafkaesque.transactions.records import write_value as written_value
 from kafkaesque.transactions.states import PREPARED, TRANSITIONS, TransactionState

@@ -25,7 +25,8 @@ from kafkaesque.sim.clients.transaction_history import (
 from kafkaesque.sim.runner import SimOptions, run_seed
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import MarkerOutcome
-from kafkaesque.transactions.producer_state import ProducerStateTable, Verdict
+from kafkaesque.transactions.producer_state import ProducerStateTable
+from kafkaesque.transactions.producer_verdicts import Verdict
 from kafkaesque.transactions.transaction import Transaction
 from tests.sim.seeds import some_of
 

@@ -9,7 +9,7 @@ from kafkaesque.transactions.context import Context, OnEnd
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import EndTransaction, ForceAbort
 from kafkaesque.transactions.journal import Journal
-from kafkaesque.transactions.producer_state import NO_PRODUCER_ID
+from kafkaesque.transactions.producer_entries import NO_PRODUCER_ID
 from kafkaesque.transactions.records import NO_EPOCH, TransactionValue
 from kafkaesque.transactions.results import EndResult, ForceAbortResult
 from kafkaesque.transactions.states import PREPARED, TransactionState

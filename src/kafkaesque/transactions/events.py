@@ -7,7 +7,7 @@ from typing import NamedTuple, NewType
 
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.tables.log_table import RequestToken
-from kafkaesque.transactions.producer_state import NO_PRODUCER_ID
+from kafkaesque.transactions.producer_entries import NO_PRODUCER_ID
 from kafkaesque.transactions.records import NO_EPOCH
 
 #: Names one producer id that the coordinator asked for. Rises by one with each.

@@ -19,14 +19,13 @@ from typing import NamedTuple
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import Offset
-from kafkaesque.transactions.producer_state import (
+from kafkaesque.transactions.producer_entries import (
     BATCH,
     BATCHES_REMEMBERED,
     ProducerEntry,
-    ProducerStateConfig,
-    ProducerStateTable,
     TransactionEntry,
 )
+from kafkaesque.transactions.producer_state import ProducerStateConfig, ProducerStateTable
 
 _MAGIC = b"KQPS"
 _VERSION = 2

@@ -26,8 +26,6 @@ what.
 
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum, auto
-from struct import Struct
 from typing import NamedTuple
 
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
@@ -35,24 +33,29 @@ from kafkaesque.model.errors import ConfigError, InvariantBroken
 from kafkaesque.model.ids import Offset
 from kafkaesque.transactions.aborted_index import AbortedIndex, AbortedTransaction
 from kafkaesque.transactions.open_transactions import NEVER, OpenTransactions
+from kafkaesque.transactions.producer_entries import (
+    BATCH,
+    BATCHES_BYTES,
+    EPOCH_MAX,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
+    ProducerEntry,
+    TransactionEntry,
+    find_batch,
+    last_batch,
+    sequence_after,
+)
+from kafkaesque.transactions.producer_verdicts import (
+    AlreadyEnded,
+    Duplicate,
+    NeedsVerification,
+    SequencedBatch,
+    Verdict,
+)
 from kafkaesque.transactions.verification_guards import Guard, VerificationGuards
 
-#: "No producer id", as Kafka writes it.
-NO_PRODUCER_ID = -1
-#: Sequence numbers go up to here and begin at 0 again.
-SEQUENCE_MAX = 2**31 - 1
-EPOCH_MAX = 2**15 - 1
-#: The last sequence number of a producer that has written nothing in its epoch.
-NO_SEQUENCE = -1
-#: Batches that are remembered per producer; clients have at most as many in flight.
-BATCHES_REMEMBERED = 5
-
 _NO_OFFSETS = Offset(0)
-
-#: A remembered batch: last sequence, last offset, last offset minus first, timestamp.
-BATCH = Struct(">iqiq")
-_last_batch = BATCH.unpack_from
-_BATCHES_BYTES = BATCH.size * BATCHES_REMEMBERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,104 +90,8 @@ class ProducerStateConfig:
             raise ConfigError(f"producer state: {values} must all be at least 1")
 
 
-class Verdict(Enum):
-    """What to do with a batch that is no duplicate."""
-
-    ACCEPT = auto()
-    #: Its numbers do not follow.
-    OUT_OF_ORDER_SEQUENCE = auto()
-    #: A producer with a higher epoch has taken over.
-    INVALID_PRODUCER_EPOCH = auto()
-    #: It carries numbers that no producer can mean.
-    INVALID_RECORD = auto()
-    #: It is in no transaction, and one of its producer is open.
-    INVALID_TXN_STATE = auto()
-    #: A coordinator with a higher epoch has written a marker.
-    TRANSACTION_COORDINATOR_FENCED = auto()
-    #: It would open a transaction, and there are too many.
-    OVER_BOUND = auto()
-
-
 #: Looked up once: every batch of an idempotent producer gets it.
 _ACCEPT = Verdict.ACCEPT
-
-
-class Duplicate(NamedTuple):
-    """The batch is in the log already.
-
-    Its answer is that of the first one, and may be given only once `last_offset` is committed.
-    """
-
-    first_offset: Offset
-    last_offset: Offset
-    timestamp_ms: int
-
-
-class NeedsVerification(NamedTuple):
-    """The batch would open a transaction: its coordinator is to confirm that first."""
-
-    guard: Guard
-
-
-class AlreadyEnded(NamedTuple):
-    """The marker is in the log already, and may be answered once its offset is committed."""
-
-    marker_offset: Offset
-
-
-class SequencedBatch(NamedTuple):
-    """What a batch says that matters here."""
-
-    producer_id: int
-    epoch: int
-    first_sequence: int
-    #: Positions that it takes in the log.
-    record_count: int
-    first_offset: Offset
-    timestamp_ms: int
-    is_transactional: bool = False
-    #: What a control batch's record says.
-    marker: EndMarker | None = None
-
-
-class TransactionEntry(NamedTuple):
-    """What is remembered of a producer's transactions."""
-
-    #: Where the open one begins, -1 if none is open.
-    first_offset: int = -1
-    #: What the last marker says, -1 if there was none.
-    coordinator_epoch: int = -1
-    #: Where it lies.
-    marker_offset: int = -1
-
-
-class ProducerEntry(NamedTuple):
-    """What is remembered of one producer."""
-
-    epoch: int
-    #: `NO_SEQUENCE` after a marker that has brought the epoch.
-    last_sequence: int
-    #: When it was last heard of, or the timestamp of its last batch, whichever is later.
-    seen_wall_ms: int
-    #: Remembered batches, oldest first, each packed as `BATCH`: hundreds of thousands of producers
-    #: are to fit into memory, and a batch is looked at only when something is wrong.
-    batches: bytes
-    #: None for a producer that has never had a transaction here.
-    transaction: TransactionEntry | None = None
-
-    @property
-    def first_open_offset(self) -> int:
-        """Where its open transaction begins; -1 if none is open."""
-        return -1 if self.transaction is None else self.transaction.first_offset
-
-    @property
-    def last_offset(self) -> int:
-        """Where its last batch or marker ends."""
-        marker_offset = -1 if self.transaction is None else self.transaction.marker_offset
-        if not self.batches:
-            return marker_offset
-        batch_offset: int = _last_batch(self.batches, -BATCH.size)[1]
-        return max(marker_offset, batch_offset)
 
 
 class _Undo(NamedTuple):
@@ -267,8 +174,8 @@ class ProducerStateTable:
         if entry is None:
             return self._check_first(producer_id, epoch) if is_transactional else Verdict.ACCEPT
         if entry.epoch == epoch:
-            if first_sequence != _after(entry.last_sequence, 1):
-                found = _find(entry, first_sequence, record_count)
+            if first_sequence != sequence_after(entry.last_sequence, 1):
+                found = find_batch(entry, first_sequence, record_count)
                 return Verdict.OUT_OF_ORDER_SEQUENCE if found is None else found
         elif epoch < entry.epoch:
             return Verdict.INVALID_PRODUCER_EPOCH
@@ -296,7 +203,9 @@ class ProducerStateTable:
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         """Return what a producer that counts on here would number its next record with."""
         entry = self._entries.get(producer_id)
-        return 0 if entry is None or entry.epoch != epoch else _after(entry.last_sequence, 1)
+        return (
+            0 if entry is None or entry.epoch != epoch else sequence_after(entry.last_sequence, 1)
+        )
 
     def skip(self, producer_id: int, epoch: int, sequence: int) -> None:
         """Take `sequence` for what follows: the numbers before it are for others than this log.
@@ -306,7 +215,7 @@ class ProducerStateTable:
         entry = self._entries.get(producer_id)
         if entry is not None and entry.epoch == epoch:
             self._entries[producer_id] = entry._replace(
-                last_sequence=_after(sequence, SEQUENCE_MAX)
+                last_sequence=sequence_after(sequence, SEQUENCE_MAX)
             )
 
     def verified(self, guard: Guard) -> bool:
@@ -409,7 +318,7 @@ class ProducerStateTable:
                 remembered = before.batches
         if batch.is_transactional:
             transaction = self._continue(producer_id, transaction, first_offset)
-        last_sequence = _after(batch.first_sequence, batch.record_count - 1)
+        last_sequence = sequence_after(batch.first_sequence, batch.record_count - 1)
         packed = BATCH.pack(
             last_sequence, last_offset, last_offset - first_offset, batch.timestamp_ms
         )
@@ -417,7 +326,7 @@ class ProducerStateTable:
             batch.epoch,
             last_sequence,
             max(seen_wall_ms, batch.timestamp_ms),
-            (remembered + packed)[-_BATCHES_BYTES:],
+            (remembered + packed)[-BATCHES_BYTES:],
             transaction,
         )
         self._keep(_Undo(first_offset, last_offset, producer_id, before))
@@ -535,7 +444,7 @@ class ProducerStateTable:
         """
         return {
             producer_id: (
-                _last_batch(entry.batches, -BATCH.size)[1] if entry.batches else entry.last_offset
+                last_batch(entry.batches, -BATCH.size)[1] if entry.batches else entry.last_offset
             )
             for producer_id, entry in self._entries_as_of(offset).items()
         }
@@ -570,34 +479,6 @@ class ProducerStateTable:
         if len(self._undo) >= self._config.appends_in_flight_max:
             raise InvariantBroken(f"{len(self._undo)} appends are not committed")
         self._undo.append(undo)
-
-
-def remembered_batches(entry: ProducerEntry) -> list[Duplicate]:
-    """Return where a producer's remembered batches lie, oldest first."""
-    return [
-        Duplicate(Offset(last_offset - delta), Offset(last_offset), timestamp_ms)
-        for _, last_offset, delta, timestamp_ms in BATCH.iter_unpack(entry.batches)
-    ]
-
-
-def _find(entry: ProducerEntry, first_sequence: int, record_count: int) -> Duplicate | None:
-    """Return the remembered batch with exactly these numbers, but for ended transactions' ones.
-
-    Nobody sends a batch again whose transaction it has ended. But a producer that ends one while it
-    does not know what of it was written may number the next one's records as it did those
-    (librdkafka does when it aborts): as duplicates they would be acknowledged, and lost.
-    """
-    wanted = _after(first_sequence, record_count - 1)
-    ended_at = -1 if entry.transaction is None else entry.transaction.marker_offset
-    for last_sequence, last_offset, delta, timestamp_ms in BATCH.iter_unpack(entry.batches):
-        if last_sequence == wanted and delta == record_count - 1 and last_offset > ended_at:
-            return Duplicate(Offset(last_offset - delta), Offset(last_offset), timestamp_ms)
-    return None
-
-
-def _after(sequence: int, count: int) -> int:
-    """Return the sequence number that is `count` after this one; after the highest comes 0."""
-    return (sequence + count) % (SEQUENCE_MAX + 1)
 
 
 def _take_back(entries: dict[int, ProducerEntry], undo: _Undo) -> None:

@@ -7,16 +7,11 @@ from kafkaesque.transactions.context import Context
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import NO_CONNECTION, InitProducerId
 from kafkaesque.transactions.journal import Journal
-from kafkaesque.transactions.producer_state import EPOCH_MAX, NO_PRODUCER_ID
+from kafkaesque.transactions.producer_entries import EPOCH_MAX, NO_PRODUCER_ID
 from kafkaesque.transactions.records import NO_EPOCH, TransactionValue
 from kafkaesque.transactions.results import InitResult
 from kafkaesque.transactions.states import PREPARED, TransactionState
-from kafkaesque.transactions.transaction import (
-    CLIENT_EPOCH_MAX,
-    Transaction,
-    fenced,
-    initialized,
-)
+from kafkaesque.transactions.transaction import CLIENT_EPOCH_MAX, Transaction, fenced, initialized
 
 
 class Producers:

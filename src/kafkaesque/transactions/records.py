@@ -17,7 +17,7 @@ from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.record_reader import RecordReader, varint
 from kafkaesque.transactions.errors import BadTransactionRecord
-from kafkaesque.transactions.producer_state import NO_PRODUCER_ID
+from kafkaesque.transactions.producer_entries import NO_PRODUCER_ID
 from kafkaesque.transactions.states import STORED, TransactionState
 
 KEY_VERSION = 0

@@ -7,7 +7,7 @@ from kafkaesque.model.ids import TopicPartition
 from kafkaesque.tables.log_table import Append, Respond
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import MarkersToken, ProducerIdToken
-from kafkaesque.transactions.producer_state import NO_PRODUCER_ID
+from kafkaesque.transactions.producer_entries import NO_PRODUCER_ID
 from kafkaesque.transactions.records import NO_EPOCH, NO_TIME
 
 

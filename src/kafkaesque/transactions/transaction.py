@@ -11,7 +11,7 @@ from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import NO_CONNECTION, MarkersToken
-from kafkaesque.transactions.producer_state import EPOCH_MAX, NO_PRODUCER_ID
+from kafkaesque.transactions.producer_entries import EPOCH_MAX, NO_PRODUCER_ID
 from kafkaesque.transactions.records import NO_TIME, TransactionValue
 from kafkaesque.transactions.states import PREPARED, TransactionState, check_transitions
 

@@ -7,7 +7,7 @@ import pytest
 from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.model.batch_encoder import BatchOptions
 from kafkaesque.storage.errors import StorageCorrupt
-from kafkaesque.transactions import producer_state
+from kafkaesque.transactions import producer_entries
 from kafkaesque.transactions.aborted_index import AbortedTransaction
 from kafkaesque.transactions.producer_state import ProducerStateConfig
 from tests.unit.storage.helpers import World, add
@@ -79,7 +79,7 @@ def test_what_compaction_is_told_is_gathered_without_a_look_at_each_batch(
     def unpack(_: object) -> None:
         raise AssertionError("all remembered batches are looked at")
 
-    monkeypatch.setattr(producer_state, "remembered_batches", unpack)
+    monkeypatch.setattr(producer_entries, "remembered_batches", unpack)
     known = producers.before_compaction(15_000)
     assert known is not None
     assert known.last_offsets == {7: BATCHES - 1}

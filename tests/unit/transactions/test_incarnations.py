@@ -14,7 +14,7 @@ from kafkaesque.transactions.events import (
     MarkersToken,
     MarkersWritten,
 )
-from kafkaesque.transactions.producer_state import EPOCH_MAX
+from kafkaesque.transactions.producer_entries import EPOCH_MAX
 from kafkaesque.transactions.records import TransactionValue, write_key, write_value
 from kafkaesque.transactions.states import TransactionState
 from tests.unit.transactions.desk import NONE, OFFSETS, T0, T1, TXN, WALL_MS, Desk

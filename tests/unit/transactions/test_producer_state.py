@@ -4,17 +4,16 @@ import pytest
 
 from kafkaesque.model.errors import ConfigError, InvariantBroken
 from kafkaesque.model.ids import Offset
+from kafkaesque.transactions.producer_entries import SEQUENCE_MAX
 from kafkaesque.transactions.producer_snapshot import (
     BadProducerSnapshot,
     read_snapshot,
     write_snapshot,
 )
-from kafkaesque.transactions.producer_state import (
-    SEQUENCE_MAX,
+from kafkaesque.transactions.producer_state import ProducerStateConfig, ProducerStateTable
+from kafkaesque.transactions.producer_verdicts import (
     Duplicate,
     NeedsVerification,
-    ProducerStateConfig,
-    ProducerStateTable,
     SequencedBatch,
     Verdict,
 )

@@ -18,12 +18,11 @@ from kafkaesque.transactions.producer_snapshot import (
     read_snapshot,
     write_snapshot,
 )
-from kafkaesque.transactions.producer_state import (
+from kafkaesque.transactions.producer_state import ProducerStateConfig, ProducerStateTable
+from kafkaesque.transactions.producer_verdicts import (
     AlreadyEnded,
     Duplicate,
     NeedsVerification,
-    ProducerStateConfig,
-    ProducerStateTable,
     SequencedBatch,
     Verdict,
 )

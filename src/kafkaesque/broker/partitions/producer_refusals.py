@@ -8,7 +8,7 @@ from kafkaesque.model.errors import (
     TransactionCoordinatorFenced,
 )
 from kafkaesque.model.record_errors import InvalidRecord
-from kafkaesque.transactions.producer_state import Verdict
+from kafkaesque.transactions.producer_verdicts import Verdict
 
 
 def refuse(verdict: Verdict, producer_id: int, epoch: int) -> RequestRefused:

@@ -51,21 +51,19 @@ from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.compaction_plan import AbortedColumns
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.transactions.connection_fence import ConnectionFence
+from kafkaesque.transactions.producer_entries import NO_PRODUCER_ID, remembered_batches
 from kafkaesque.transactions.producer_snapshot import (
     BadProducerSnapshot,
     read_snapshot,
     write_snapshot,
 )
-from kafkaesque.transactions.producer_state import (
-    NO_PRODUCER_ID,
+from kafkaesque.transactions.producer_state import ProducerStateConfig, ProducerStateTable
+from kafkaesque.transactions.producer_verdicts import (
     AlreadyEnded,
     Duplicate,
     NeedsVerification,
-    ProducerStateConfig,
-    ProducerStateTable,
     SequencedBatch,
     Verdict,
-    remembered_batches,
 )
 from kafkaesque.transactions.verification_guards import Guard
 
