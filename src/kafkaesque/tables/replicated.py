@@ -395,13 +395,13 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         return len(self._applied) < UNCOMMITTED_MAX and len(self._effects) < UNCOMMITTED_MAX
 
     def decide(self, request: RequestT, now: Instant) -> None:
-        """Take a request, ahead of commit; `end_turn` has to follow in this turn."""
+        """Take a request, ahead of commit; `turn` has to follow in the same turn of the loop."""
         self._expect_leading()
         self._set_now(now)
         self._decide(request)
 
     def tick(self, now: Instant) -> None:
-        """Do what is due; `end_turn` has to follow in this turn."""
+        """Do what is due; `turn` has to follow in the same turn of the loop."""
         self._expect_leading()
         self._set_now(now)
         self._on_due()

@@ -19,7 +19,7 @@ nobody is dialled, so nobody is alive, and claims of ids are answered.
 
 Where brokers speak TLS, a certificate says which broker greets, or is dialled (`papers`).
 
-Whoever connects is a stranger until it has greeted in a short frame of its own; `peer_door` bounds
+Whoever connects is a stranger until it has greeted in a short frame of its own; `PeerDoor` bounds
 strangers. A peer that greets on another connection has given up the one before.
 
 A link promises order on one connection and nothing about delivery: a frame may be lost with the
