@@ -16,6 +16,7 @@ from kafkaesque.model.errors import ConfigError, OverBound
 from kafkaesque.runtime.ports import Workers
 from kafkaesque.runtime.tls_contexts import TlsContext
 from kafkaesque.server.certificates import Loaded, load_tls
+from kafkaesque.server.fingerprint import Fingerprint, fingerprint_of
 from kafkaesque.server.tls_settings import TlsSettings
 
 LOOK_MS: Final = 2_000
@@ -25,8 +26,8 @@ WARN_MS: Final = 24 * 3_600_000
 
 _DAY_MS: Final = 24 * 3_600_000
 
-#: Of each file what changes with it; None where it cannot be looked at.
-_Fingerprint = tuple[tuple[int, int, int] | None, ...]
+#: Of each file.
+_Fingerprints = tuple[Fingerprint, ...]
 
 
 class CertificateWatch:
@@ -52,8 +53,8 @@ class CertificateWatch:
         self._report_error: Final = report_error
         self._ends_ms: Final[dict[str, int]] = {}
         #: The files as they were when they were last loaded or refused, and as last looked at.
-        self._known: Final[dict[str, _Fingerprint]] = {}
-        self._seen: Final[dict[str, _Fingerprint]] = {}
+        self._known: Final[dict[str, _Fingerprints]] = {}
+        self._seen: Final[dict[str, _Fingerprints]] = {}
         self._is_busy = False
         self._is_asked = False
         self._timer: Timer | None = None
@@ -85,7 +86,7 @@ class CertificateWatch:
         if self._is_asked and not self._is_busy:
             self._is_asked = not self._load(list(self._settings))
 
-    def _know(self, found: Mapping[str, _Fingerprint]) -> None:
+    def _know(self, found: Mapping[str, _Fingerprints]) -> None:
         self._known.update(found)
         self._seen.update(found)
 
@@ -169,25 +170,13 @@ class CertificateWatch:
                 )
 
 
-def _look(settings: Sequence[TlsSettings]) -> dict[str, _Fingerprint]:
-    return {each.name: _fingerprint(each) for each in settings}
-
-
-def _fingerprint(settings: TlsSettings) -> _Fingerprint:
-    found: list[tuple[int, int, int] | None] = []
-    for path in settings.files():
-        try:
-            status = path.stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
+def _look(settings: Sequence[TlsSettings]) -> dict[str, _Fingerprints]:
+    return {each.name: tuple(map(fingerprint_of, each.files())) for each in settings}
 
 
 def _load_each(
     settings: Sequence[TlsSettings],
-) -> tuple[dict[str, _Fingerprint], list[tuple[TlsSettings, Loaded | ConfigError]]]:
+) -> tuple[dict[str, _Fingerprints], list[tuple[TlsSettings, Loaded | ConfigError]]]:
     # Looked at before: what changes meanwhile is loaded again.
     found = _look(settings)
     results: list[tuple[TlsSettings, Loaded | ConfigError]] = []

@@ -12,11 +12,10 @@ from kafkaesque.access.json_web_tokens import JwtVerifier
 from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.model.errors import ConfigError, OverBound
 from kafkaesque.runtime.ports import Workers
+from kafkaesque.server.fingerprint import Fingerprint, fingerprint_of
 from kafkaesque.server.oauth_settings import OauthSettings, load_verifier
 
 LOOK_MS: Final = 2_000
-
-_Fingerprint = tuple[int, int, int] | None
 
 
 class KeySetWatch:
@@ -39,8 +38,8 @@ class KeySetWatch:
         self._report: Final = report
         self._report_error: Final = report_error
         #: The file as it was when it was last read, and when it was last looked at.
-        self._known: _Fingerprint = None
-        self._seen: _Fingerprint = None
+        self._known: Fingerprint = None
+        self._seen: Fingerprint = None
         self._is_asked = False
         self._is_busy = False
         self._is_stopped = False
@@ -99,12 +98,8 @@ class KeySetWatch:
             self._report_error(f"{found}; the keys that were in use before stay so")
 
 
-def _look(settings: OauthSettings) -> _Fingerprint:
-    try:
-        status = settings.key_set.stat()
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+def _look(settings: OauthSettings) -> Fingerprint:
+    return fingerprint_of(settings.key_set)
 
 
 def _load(settings: OauthSettings) -> JwtVerifier | ConfigError:
