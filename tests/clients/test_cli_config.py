@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Callable
 
 import pytest
 from typer.testing import CliRunner
@@ -15,31 +12,15 @@ from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.app import app
 from tests.clients.kafka_helpers import TopicMaker, unique
-from tests.clients.test_cli import Done
-from tests.forked import processes
+from tests.clients.test_cli import Cli, cli_at
 from tests.waiting import DEADLINE_S
-
-Cli = Callable[..., Done]
 
 
 @pytest.fixture
 def config(bootstrap_servers: str) -> Cli:
     """Runs `kafkaesque config ...`; fails if its exit code is another than `code`."""
-    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": bootstrap_servers}
-
-    def run(*words: str, code: int = 0) -> Done:
-        done = processes.run(
-            [sys.executable, "-m", "kafkaesque.cli.app", "config", *words],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return Done(done)
-
-    return run
+    run = cli_at(bootstrap_servers)
+    return lambda *words, **more: run("config", *words, **more)
 
 
 def test_a_topics_options_are_set_shown_and_taken_back(config: Cli, make_topic: TopicMaker) -> None:

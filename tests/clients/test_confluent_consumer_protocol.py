@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupState,
     ConsumerGroupType,
     KafkaError,
     KafkaException,
-    TopicPartition,
 )
 from confluent_kafka.admin import NewPartitions
 
@@ -24,6 +22,7 @@ from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, admin_client, unique
 from tests.clients.test_confluent_groups import (
     Member,
+    expect_strangers_are_refused,
     group_of,
     let_die_beside,
     returned_in_time,
@@ -212,16 +211,7 @@ def test_a_commit_of_somebody_who_is_no_member_is_refused(
     servers: str, new_topic: TopicMaker
 ) -> None:
     topic, group = new_topic("stranger", partitions=1), unique("group")
-    member = member_of(servers, group, topic)
-    with group_of(member):
-        wait_for_shares([member], [1])
-        stranger = Consumer({"bootstrap.servers": servers, "group.id": group})
-        try:
-            with pytest.raises(KafkaException) as raised:
-                stranger.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-            assert raised.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
-        finally:
-            stranger.close()
+    expect_strangers_are_refused(member_of(servers, group, topic), servers, group, topic)
 
 
 def test_a_group_is_described_with_what_its_members_have_and_are_to_have(

@@ -100,6 +100,19 @@ def wait_for_values(members: list[Member], count: int) -> None:
     eventually(is_reached, f"{count} values")
 
 
+def expect_strangers_are_refused(member: Member, servers: str, group: str, topic: str) -> None:
+    """A commit of somebody who is no member is refused while the group has one."""
+    with group_of(member):
+        wait_for_shares([member], [1])
+        stranger = Consumer({"bootstrap.servers": servers, "group.id": group})
+        try:
+            with pytest.raises(KafkaException) as raised:
+                stranger.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+            assert raised.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
+        finally:
+            stranger.close()
+
+
 @contextmanager
 def returned_in_time(make: Callable[[str], Member]) -> Iterator[list[Member]]:
     """Yield two static members, of whom one was away for a moment, and nobody noticed."""
@@ -301,12 +314,4 @@ def test_a_commit_of_a_member_that_is_no_longer_one_is_refused(
 ) -> None:
     topic, group = make_topic("stranger", partitions=1), unique("group")
     member = Member(bootstrap_servers, group, topic)
-    with group_of(member):
-        wait_for_shares([member], [1])
-        stranger = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
-        try:
-            with pytest.raises(KafkaException) as raised:
-                stranger.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-            assert raised.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
-        finally:
-            stranger.close()
+    expect_strangers_are_refused(member, bootstrap_servers, group, topic)
