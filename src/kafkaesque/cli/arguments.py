@@ -114,6 +114,17 @@ def check_can_ask(what: str, *, yes: bool) -> None:
         )
 
 
+def ask_first(what: str, question: str, *, yes: bool) -> None:
+    """Ask whether something is to be done, unless --yes was said; a no ends the command.
+
+    Raises:
+        CommandFailed: nobody can be asked; nothing was done.
+    """
+    check_can_ask(what, yes=yes)
+    if not yes:
+        typer.confirm(question, abort=True)
+
+
 def is_typed() -> bool:
     """Tell whether somebody sits at standard input; it may be closed."""
     return sys.stdin is not None and sys.stdin.isatty()

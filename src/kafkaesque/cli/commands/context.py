@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import JsonOption, YesOption, check_can_ask, new_app
+from kafkaesque.cli.arguments import JsonOption, YesOption, ask_first, new_app
 from kafkaesque.cli.completion import context_names
 from kafkaesque.cli.screen import Cell, Screen, Table
 
@@ -130,9 +130,7 @@ def delete(name: NameArgument, yes: YesOption = False, json: JsonOption = False)
 
     found = contexts.read_contexts()
     contexts.find(found, name)
-    check_can_ask("context delete", yes=yes)
-    if not yes:
-        typer.confirm(f"Delete the context {name}?", abort=True)
+    ask_first("context delete", f"Delete the context {name}?", yes=yes)
     del found.contexts[name]
     if found.current == name:
         found.current = None

@@ -10,7 +10,7 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     YesOption,
-    check_can_ask,
+    ask_first,
     new_app,
 )
 from kafkaesque.cli.completion import topic_names
@@ -171,12 +171,11 @@ def shred(
       kafkaesque key shred orders 1 --yes
       kafkaesque key shred mails 1 --queue --yes
     """
-    check_can_ask("key shred", yes=yes)
-    if not yes:
-        typer.confirm(
-            f"Make unreadable for good what version {version} of the key of {name} has sealed?",
-            abort=True,
-        )
+    ask_first(
+        "key shred",
+        f"Make unreadable for good what version {version} of the key of {name} has sealed?",
+        yes=yes,
+    )
     _change("DELETE", _path(name, f"/{version}", vhost, is_queue=queue), bootstrap, json=json)
 
 

@@ -10,7 +10,7 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     YesOption,
-    check_can_ask,
+    ask_first,
     new_app,
 )
 from kafkaesque.cli.exchange_arguments import VhostOption, parse_arguments, shown_arguments
@@ -141,8 +141,6 @@ def delete(
     """
     from kafkaesque.cli import rabbitmq_requests as requests
 
-    check_can_ask("policy delete", yes=yes)
-    if not yes:
-        typer.confirm(f"Delete policy {name}?", abort=True)
+    ask_first("policy delete", f"Delete policy {name}?", yes=yes)
     requests.change(bootstrap, "DELETE", requests.path_of(_ROOTS[operator], vhost, name))
     Screen(json=json).done(f"deleted policy {name}", {"policy": name, "vhost": vhost})

@@ -10,7 +10,7 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     YesOption,
-    check_can_ask,
+    ask_first,
     new_app,
     parse_pairs,
     wrong_usage,
@@ -279,9 +279,7 @@ def delete(
     """
     from kafkaesque.cli import transformation_requests as requests
 
-    check_can_ask("transformation delete", yes=yes)
-    if not yes:
-        typer.confirm(f"Delete transformation {name}?", abort=True)
+    ask_first("transformation delete", f"Delete transformation {name}?", yes=yes)
     requests.delete(bootstrap, vhost, name)
     document = {"transformation": name, "vhost": vhost}
     Screen(json=json).done(f"deleted transformation {name}", document)

@@ -451,10 +451,8 @@ def remove_factor(
     from urllib.parse import quote
 
     from kafkaesque.cli.admin_requests import send
-    from kafkaesque.cli.arguments import check_can_ask
+    from kafkaesque.cli.arguments import ask_first
 
-    check_can_ask("user totp remove", yes=yes)
-    if not yes:
-        typer.confirm(f"Remove the second factor of {name}?", abort=True)
+    ask_first("user totp remove", f"Remove the second factor of {name}?", yes=yes)
     told = send(admin, "DELETE", f"/users/{quote(name, safe='')}/second-factor")
     Screen(json=json).done(told["what"], {"user": name})

@@ -59,10 +59,8 @@ def delete(
     """
     from kafkaesque.access.administration import DeleteAccessKey
     from kafkaesque.cli.access_requests import change_access
-    from kafkaesque.cli.arguments import check_can_ask
+    from kafkaesque.cli.arguments import ask_first
 
-    check_can_ask("user key delete", yes=yes)
-    if not yes:
-        typer.confirm(f"Remove the access key {access_key_id}?", abort=True)
+    ask_first("user key delete", f"Remove the access key {access_key_id}?", yes=yes)
     change_access(bootstrap, DeleteAccessKey(access_key_id=access_key_id))
     Screen(json=json).done(f"the access key {access_key_id} is removed", {"deleted": access_key_id})

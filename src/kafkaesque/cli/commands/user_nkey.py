@@ -59,10 +59,8 @@ def delete(
     """
     from kafkaesque.access.administration import DeleteNKey
     from kafkaesque.cli.access_requests import change_access
-    from kafkaesque.cli.arguments import check_can_ask
+    from kafkaesque.cli.arguments import ask_first
 
-    check_can_ask("user nkey delete", yes=yes)
-    if not yes:
-        typer.confirm(f"Remove the NKey {public_key}?", abort=True)
+    ask_first("user nkey delete", f"Remove the NKey {public_key}?", yes=yes)
     change_access(bootstrap, DeleteNKey(public_key=public_key))
     Screen(json=json).done(f"the NKey {public_key} is removed", {"deleted": public_key})

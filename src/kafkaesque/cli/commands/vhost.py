@@ -9,7 +9,7 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     YesOption,
-    check_can_ask,
+    ask_first,
     new_app,
 )
 from kafkaesque.cli.screen import Screen, Table
@@ -71,8 +71,6 @@ def delete(
     """
     from kafkaesque.cli import exchange_requests as requests
 
-    check_can_ask("vhost delete", yes=yes)
-    if not yes:
-        typer.confirm(f"Delete {name} with all its queues?", abort=True)
+    ask_first("vhost delete", f"Delete {name} with all its queues?", yes=yes)
     requests.alter_vhost(requests.Where(bootstrap, name), requests.DELETE)
     Screen(json=json).done(f"deleted virtual host {name}", {"vhost": name})
