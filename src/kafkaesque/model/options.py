@@ -1,9 +1,11 @@
 """Options: a name, a type, a default, a range and what it means; values are text on the wire."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from kafkaesque.model.errors import ConfigError
 
@@ -33,6 +35,9 @@ class OptionType(Enum):
 
 OptionValue = bool | int | float | str
 
+#: As Markdown has it.
+_LINK: Final = re.compile(r"\[([^]]+)]\([^)]+\)")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -61,6 +66,11 @@ class Option:
     is_unset: bool = False
     #: Why no other value is allowed, where that is to be said.
     why: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What it does, for people who do not read it on a page: links are words."""
+        return _LINK.sub(r"\1", self.doc)
 
     @property
     def allowed(self) -> str:

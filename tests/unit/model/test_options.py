@@ -150,3 +150,9 @@ def test_a_name_that_is_very_long_is_compared_with_none(monkeypatch: pytest.Monk
     with pytest.raises(ConfigError, match="unknown topic option 'sise'"):
         table.get("sise")
     assert compared == ["sise"]
+
+
+def test_what_it_means_has_no_links_outside_of_pages() -> None:
+    doc = "Which of a, [b] or c (d). See [Schema registry](schema-registry.md#refuse), [A](a.md)."
+    option = Option(name="o", type=OptionType.INT, default=1, doc=doc)
+    assert option.meaning == "Which of a, [b] or c (d). See Schema registry, A."

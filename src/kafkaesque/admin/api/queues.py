@@ -248,7 +248,7 @@ class QueuePages:
                 default=write_value(defaults[option.name]),
                 is_own=option.name in own,
                 allowed=option.allowed,
-                doc=option.doc,
+                doc=option.meaning,
             )
             for option in QUEUE_OPTIONS
         ]

@@ -238,7 +238,7 @@ class TopicPages:
                 default=write_value(resolve_option(option.name, {}, live)[0]),
                 is_own=option.name in topic.configs,
                 allowed=option.allowed,
-                doc=option.doc,
+                doc=option.meaning,
             )
             for option in TOPIC_OPTIONS
         ]

@@ -106,7 +106,7 @@ def _row(kind: Kind, option: Option) -> OptionRow:
         default=None if kind is Kind.QUOTA or option.is_unset else write_value(option.default),
         allowed=option.allowed,
         dynamic=option.dynamic,
-        meaning=option.doc,
+        meaning=option.meaning,
     )
 
 

@@ -202,7 +202,7 @@ def _write(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
         config_source=entry.source,
         synonyms=[DescribeConfigsSynonym(name, value, source) for name, value, source in synonyms],
         config_type=entry.option.type.value,
-        documentation=entry.option.doc if request.include_documentation else None,
+        documentation=entry.option.meaning if request.include_documentation else None,
     )
 
 
