@@ -17,7 +17,9 @@ class Live {
   isOpen = $state(false);
   #users = 0;
   #events: EventSource | undefined;
-  #counters = new Set<string>();
+  /** Which series are counters; undefined: not known yet, and no sample means anything. */
+  #counters: Set<string> | undefined;
+  #isReading = false;
 
   /** Call while a component is set up that shows live values. */
   use(): void {
@@ -38,7 +40,7 @@ class Live {
   }
 
   isCounter(name: string): boolean {
-    return this.#counters.has(name);
+    return this.#counters?.has(name) ?? false;
   }
 
   // A hidden tab holds no connection: browsers have six of them for all tabs of one place.
@@ -63,18 +65,23 @@ class Live {
     events.addEventListener('samples', (event) => {
       const told = JSON.parse((event as MessageEvent<string>).data) as LiveEvent;
       this.missing = told.missing;
-      this.lines = merged(this.lines, told.brokers);
+      if (!this.#counters) void this.#readAll();
+      else this.lines = merged(this.lines, told.brokers);
     });
     await this.#readAll();
   }
 
   async #readAll(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
     try {
       const told = await get<SeriesView>(path(['series']));
       this.#counters = new Set(told.series.filter((each) => each.is_counter).map((e) => e.name));
       this.lines = merged([], told.brokers);
     } catch {
-      // The stream's own state says that nothing comes.
+      // The stream's own state says that nothing comes; with the next sample it is tried again.
+    } finally {
+      this.#isReading = false;
     }
   }
 }
