@@ -1,20 +1,28 @@
-// The page to log in and out: a form, and nothing of the console's. The hash says where to go on.
+// The page to log in: a form, and nothing of the console's. The hash says where to go on.
 const form = document.forms[0]!;
 const told = form.querySelector('p')!;
 
+async function logIn(): Promise<string> {
+  const answer = await fetch('/api/v1/session', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-kafkaesque-request': '1' },
+    body: JSON.stringify({ ...Object.fromEntries(new FormData(form)), cookie: true }),
+  });
+  if (answer.ok) {
+    location.replace('/' + location.hash);
+    return '';
+  }
+  // It is no JSON where something between here and the broker has answered.
+  const { message } = (await answer.json().catch(() => ({}))) as { message?: string };
+  return message ?? `the broker answered with ${answer.status}`;
+}
+
 form.onsubmit = (event) => {
   event.preventDefault();
-  // Which of the two buttons it was.
-  const method = (event.submitter as HTMLButtonElement).value;
-  void fetch('/api/v1/session', {
-    method,
-    headers: { 'content-type': 'application/json', 'x-kafkaesque-request': '1' },
-    body: method > 'E' ? JSON.stringify({ ...Object.fromEntries(new FormData(form)), cookie: true }) : null,
-  }).then(async (answer) => {
-    if (answer.ok && method > 'E') location.replace('/' + location.hash);
-    else {
-      const { message } = (await answer.json()) as { message?: string };
-      told.textContent = message ?? 'Logged out';
-    }
-  });
+  void logIn()
+    .catch(() => 'the broker that served this page does not answer')
+    .then((failure) => {
+      told.textContent = failure;
+      told.className = failure ? 'note bad' : '';
+    });
 };
