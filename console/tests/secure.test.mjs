@@ -23,7 +23,7 @@ async function logIn(eyes, user, password, code) {
   await eyes.page.locator('input[name=user]').fill(user);
   await eyes.page.locator('input[name=password]').fill(password);
   if (code) await eyes.page.locator('input[name=code]').fill(code);
-  await eyes.click('button[value=POST]');
+  await eyes.click('form button.main');
   await eyes.see('brokers up');
 }
 
@@ -86,11 +86,28 @@ test('who may do nothing is told so, and sees nothing', async () => {
   await eyes.go(cluster.url('/login.html'), 'Log in');
   await eyes.page.locator('input[name=user]').fill('app');
   await eyes.page.locator('input[name=password]').fill(password);
-  await eyes.click('button[value=POST]');
+  await eyes.click('form button.main');
   await eyes.go(cluster.url('/#/access'), 'no rule allows Describe on the cluster');
   assert.ok(!(await eyes.text()).includes('super user'));
   await eyes.go(cluster.url('/#/audit'), 'Nothing was audited, or you may not read it');
   await eyes.go(cluster.url('/#/exchanges'), 'No exchanges that you may see');
+  await eyes.go(cluster.url('/#/topics'), 'Nothing is listed that app may not see');
+  await eyes.go(cluster.url(), 'no rule allows Describe on the cluster');
+  await eyes.page.waitForFunction(() => !document.body.innerText.includes('No samples yet'));
   assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.close();
+});
+
+test('a log-in says what was wrong with it, also where nobody answers', async () => {
+  const eyes = await Eyes.open(await browser.createBrowserContext());
+  await eyes.go(cluster.url('/login.html'), 'Log in to Kafkaesque');
+  await eyes.page.locator('input[name=user]').fill('app');
+  await eyes.page.locator('input[name=password]').fill('not this one');
+  await eyes.click('form button.main');
+  await eyes.see('the log-in is refused');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.page.setOfflineMode(true);
+  await eyes.click('form button.main');
+  await eyes.see('the broker that served this page does not answer');
   await eyes.close();
 });
