@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,19 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PINS = sorted((ROOT / "requirements").glob("*.txt"))
 ADDRESS = re.compile(r"://|--(extra-)?index-url|--find-links|-f\s|@\s*file|^/", re.MULTILINE)
+
+
+def test_what_is_pinned_for_brokers_is_what_the_package_depends_on() -> None:
+    """The scripts install what is pinned, and pip what the package names: each is enough."""
+    lines = (ROOT / "requirements" / "runtime.in").read_text().splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    # It is a dependency of one, and is asked for to be pinned alike everywhere.
+    assert names(project["dependencies"]) == names(lines) - {"typing-extensions"}
+
+
+def names(lines: Iterable[str]) -> set[str]:
+    """Return the packages that lines of requirements name."""
+    return {found[0] for line in lines if (found := re.match(r"[a-z][a-z0-9-]*", line))}
 
 
 @pytest.mark.parametrize("path", PINS, ids=lambda path: path.name)
