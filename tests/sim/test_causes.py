@@ -58,6 +58,7 @@ def test_one_cause_of_each_kind_is_named_first() -> None:
         # Asked at once: later it is known.
         ("the leader is cut off and asked elsewhere", 0),
         ("a producer that has tried", 3),
+        ("a consumer that has tried to join", 0),
     ],
 )
 def test_a_cause_that_cannot_be_known_is_not_called_certain(name: str, seed: int) -> None:

@@ -226,7 +226,8 @@ class WhyPages:
             read = list(
                 reader_links(group, answer, placed, offset, now_ms, throttled, is_whole=is_whole)
             )
-            is_missing = any(e.name == "members" and e.state != PASSED for e in read)
+            # There is no group yet, or nobody is in it: those who were refused may be why.
+            is_missing = any(e.name in ("group", "members") and e.state != PASSED for e in read)
             refused = list(refused_links(clients.refused)) if is_missing else []
             on_read([*refused, *read])
 
