@@ -7,6 +7,7 @@ message. PerfTest comes from Maven Central, librabbitmq from Debian; neither is 
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 from collections.abc import Callable
@@ -221,7 +222,8 @@ def perf_test_options(shape: Shape, name: str, seconds: float) -> list[str]:
         *("--size", str(shape.size), "--confirm", str(shape.window), "--qos", str(shape.prefetch)),
         *("--producers", str(shape.producers), "--consumers", str(shape.consumers)),
         *("--queue-args", f"x-quorum-initial-group-size={shape.replicas}"),
-        *("--time", f"{seconds:.0f}"),
+        # Whole seconds; with 0 it never ends.
+        *("--time", str(math.ceil(seconds))),
     ]
     if shape.rate:
         words += ["--rate", str(shape.rate // shape.producers)]
