@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from bench.apache_kafka import TOOLS_VERSION
+from bench.maven import cache_directory
+from tests.clients import browser_pages
 from tests.clients.node_client import missing
 from tests.documentation.blocks import ROOT
 from tests.documentation.local_cluster import LocalCluster
@@ -18,6 +21,21 @@ from tests.documentation.table import blocks_run_by, pages_run_by, this_file
 
 THIS = this_file(__file__)
 NODE_MODULES = ROOT / "tests" / "clients" / "node" / "node_modules"
+KAFKA_TOOLS = cache_directory() / f"tools-{TOOLS_VERSION}"
+
+
+def lacks_kafka_tools() -> str:
+    """Return why Apache Kafka's own tools cannot be run: they are not fetched here."""
+    if shutil.which("java") is None:
+        return "there is no java"
+    return "" if KAFKA_TOOLS.is_dir() else "scripts/peers has not fetched Apache Kafka's tools"
+
+
+#: By page, what it needs that may be missing.
+LACKS: Mapping[str, Callable[[], str]] = {
+    "docs/console.md": browser_pages.missing,
+    "docs/kafka-apis.md": lacks_kafka_tools,
+}
 #: `scripts/test` takes those of which others are parts, and has no time for more.
 ALWAYS = ("README.md",)
 
@@ -38,11 +56,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def test_a_page_prints_what_it_says(page: str, tmp_path: Path, cluster: LocalCluster) -> None:
     shutil.copy(cluster.log, tmp_path)
     blocks = blocks_run_by(THIS, page)
+    if reason := LACKS.get(page, str)():
+        pytest.skip(reason)
     if any(each.language == "js" for each in blocks):
         if reason := missing():
             pytest.skip(reason)
         (tmp_path / "node_modules").symlink_to(NODE_MODULES)
-    with Shell(tmp_path, {"KAFKAESQUE_BOOTSTRAP_SERVER": cluster.address}) as shell:
+    environment = {
+        "KAFKAESQUE_BOOTSTRAP_SERVER": cluster.address,
+        "KAFKA_TOOLS": str(KAFKA_TOOLS),
+    }
+    with Shell(tmp_path, environment) as shell:
         # In a checkout commands are called by their place.
         reader = Reader(
             shell,

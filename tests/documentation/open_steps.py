@@ -193,6 +193,31 @@ DOCTOR = (
 _BROKER = ((r"broker \d", "broker N"), (r"producer \d+ \(epoch \d+\)", "producer N"))
 
 #: By page, and by how the block begins.
+#: curl speaks telnet, too: it can be typed to.
+_TELNET = r"""
+printf 'PUBS flights UA1545 is late\nQUIT\n' | curl -sN telnet://127.0.0.1:7070 \
+    | tr -d '\r' | diff - <(printf 'OK flights 0 0\nOK goodbye\n')
+"""
+_CONSOLE = 'python "$CHECKOUT/tests/documentation/console_page.py" http://127.0.0.1:8080/#/topics/'
+_UNDECODED = """
+kafkaesque topic create undecoded --partitions 1
+python - <<'END'
+from confluent_kafka import Producer
+
+producer = Producer({"bootstrap.servers": "127.0.0.1:9092"})
+producer.produce("undecoded", bytes([0, 0, 0, 0, 99, 1]))
+assert producer.flush(30) == 0
+END
+"""
+#: Of what Apache Kafka's own tool is told, and what the page has a row for.
+_APIS_ARE_THOSE = r"""
+test $(grep -c '^127.0.0.1:' apis.log) = 3
+sed -n '/^## Carried out/,/^## /p' "$CHECKOUT/docs/kafka-apis.md" \
+    | sed -nE 's/^\| ([0-9]+) \| .*/(\1): /p' > rows.log
+test $(wc -l < rows.log) -gt 40
+while read -r row; do grep -qF -- "$row" apis.log || { echo "no $row"; false; }; done < rows.log
+"""
+
 OPEN_STEPS: dict[str, dict[str, Step]] = {
     "README.md": {
         "$ .venv/bin/kafkaesque up": Step(
@@ -267,6 +292,25 @@ kafkaesque publish bills '{{"customer": {{"id": "c2"}}}}'
             refused={"kafkaesque txn abort --topic": "no open transaction"},
         ),
     },
+    "docs/console.md": {
+        '{"id":7': Step(
+            before=_AVRO_ORDER, printed_by=f"{_CONSOLE}orders avro | grep -A 1 '^{{\"id\"'"
+        ),
+        "000000006301": Step(
+            before=_UNDECODED, printed_by=f"{_CONSOLE}undecoded hex, | grep -A 2 '^0000'"
+        ),
+    },
+    "docs/kafka-apis.md": {
+        "kafka-broker-api-versions": Step(
+            instead={
+                "kafka-broker-api-versions": (
+                    'java -cp "$KAFKA_TOOLS/*" org.apache.kafka.tools.BrokerApiVersionsCommand'
+                ),
+                "127.0.0.1:9092": "127.0.0.1:9092 > apis.log",
+            },
+            check=_APIS_ARE_THOSE,
+        ),
+    },
     "docs/membership.md": {
         "$ kafkaesque cluster status": Step(variable=((r"\b0\.\d+\.\d\S*", "RELEASE"),)),
     },
@@ -313,6 +357,9 @@ kafkaesque config set share.auto.offset.reset=earliest --group invoices
         ),
     },
     "docs/spark.md": {},
+    "docs/text-protocol.md": {
+        "$ telnet": Step(instead={"telnet 127.0.0.1 7070": _TELNET}),
+    },
     "docs/sqs.md": {
         "$ kafkaesque user key": Step(
             before="kafkaesque user create worker --password-file worker",

@@ -92,6 +92,14 @@ TOOLS_STEPS: dict[str, dict[str, Step]] = {
     "docs/adr/0026-one-model-of-access.md": {
         ".venv/bin/python -m bench.decisions": Step(before="cd $CHECKOUT"),
     },
+    "docs/console.md": {
+        "Not in here": Step(
+            before=_BROKER_DOWN,
+            printed_by='python "$CHECKOUT/tests/documentation/console_page.py"'
+            " http://127.0.0.1:$UP_ADMIN_PORT/#/brokers 'Not in here' | grep 'Not in here'",
+            after="kill $up; wait $up",
+        ),
+    },
     "docs/chaos.md": {
         "scripts/chaos": Step(
             only="scripts/chaos --plan", instead={"scripts/": "$CHECKOUT/scripts/"}

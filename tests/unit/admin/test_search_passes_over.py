@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import tracemalloc
 from typing import Any
@@ -28,9 +29,14 @@ from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.records import Record
+from tests.documentation.blocks import ROOT
+from tests.documentation.table import blocks_run_by, this_file
 from tests.unit.admin.api_ground import ApiGround, text
 
 HEADER_BYTES, LENGTH_AT, CRC_AT, ATTRIBUTES_AT = 61, 8, 17, 21
+LAST_DELTA_AT, COUNT_AT = 23, 57
+MESSAGES_PAGE = ROOT / "console" / "src" / "pages" / "Messages.svelte"
+PASSED_OVER_NOTE = re.compile(r">(Passed over: .*)</p>")
 #: A frame of zstd: a window of 128 KiB, and 1 GiB in blocks of one byte that is repeated.
 BLOCK_BYTES = 128 * 1024
 BLOCK = (BLOCK_BYTES << 3 | 1 << 1).to_bytes(3, "little") + b"x"
@@ -41,18 +47,20 @@ def plain(offset: int) -> bytes:
     return bytes(encode_batch([Record(offset, 1, None, b"needle")]))
 
 
-def with_payload(offset: int, codec: int, payload: bytes) -> bytes:
-    """Return a batch of one record that holds any bytes."""
+def with_payload(offset: int, codec: int, payload: bytes, count: int = 1) -> bytes:
+    """Return a batch of so many records that holds any bytes."""
     batch = bytearray(plain(offset)[:HEADER_BYTES] + payload)
+    struct.pack_into(">i", batch, LAST_DELTA_AT, count - 1)
+    struct.pack_into(">i", batch, COUNT_AT, count)
     struct.pack_into(">h", batch, ATTRIBUTES_AT, codec)
     struct.pack_into(">i", batch, LENGTH_AT, len(batch) - 12)
     struct.pack_into(">I", batch, CRC_AT, crc32c(batch[ATTRIBUTES_AT:]))
     return bytes(batch)
 
 
-def searched(batches: list[bytes], first: int = 0) -> Found:
-    """Search in what one question may take."""
-    end = len(batches)
+def searched(batches: list[bytes], first: int = 0, end: int = 0) -> Found:
+    """Search in what one question may take; without an end each batch has one record."""
+    end = end or len(batches)
     result = FetchResult(
         records=b"".join(batches), aborted=[], last_stable_offset=end, log_start_offset=0
     )
@@ -78,6 +86,23 @@ def test_a_batch_that_unpacks_to_a_gigabyte_is_passed_over_and_takes_no_memory()
     assert found.passed_over[0].reason == "more than 67108864 bytes when decompressed"
     assert [each.offset for each in found.messages] == [0]
     assert [each.offset for each in searched(batches, found.next).messages] == [2]
+
+
+def test_the_console_says_what_was_passed_over_as_its_page_shows() -> None:
+    batch = with_payload(1200, Codec.ZSTD, GIGABYTE, 100)
+    (each,) = searched([batch], 1200, 1300).passed_over
+    (note,) = PASSED_OVER_NOTE.findall(MESSAGES_PAGE.read_text())
+    filled = {
+        "{each.partition}": "0",
+        "{each.first}": str(each.first),
+        "{each.next - 1}": str(each.next - 1),
+        "{each.reason}": each.reason,
+    }
+    for place, value in filled.items():
+        assert place in note
+        note = note.replace(place, value)
+    (block,) = blocks_run_by(this_file(__file__), "docs/console.md")
+    assert block.content == f"{note}\n"
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,13 @@ def test_what_is_not_run_is_no_program_or_a_command_that_is_looked_up() -> None:
             assert block.language in ("sh", "bash") or block.is_session, block
 
 
+def test_the_page_of_the_tests_names_each_block_that_is_not_run() -> None:
+    text = (ROOT / "docs" / "testing.md").read_text()
+    told = re.findall(r"(?m)^- `.*` of \[[\w./]+\]\(([\w./]+)", text)
+    not_run = [block.page for block in BLOCKS if rows_of(block)[0].kind]
+    assert sorted(not_run) == sorted(f"docs/{each}" for each in told)
+
+
 def test_what_a_reason_names_exists() -> None:
     named = {path for row in rows() for path in NAMED.findall(row.reason)}
     assert named
