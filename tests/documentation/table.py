@@ -1,8 +1,12 @@
-"""Which test runs each block of the documentation; for the others, why none does."""
+"""Which test runs each block of the documentation; for the others, why none does.
+
+`python -m tests.documentation.table` counts them.
+"""
 
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +17,8 @@ _TABLE = Path(__file__).with_name("table.toml")
 _TESTS = "tests"
 #: What stands for all blocks of a page that no other row is for.
 _ALL = "*"
+#: Languages of what is run; the others are output and files.
+_RUN = ("sh", "bash", "python", "js", "sql", "session")
 #: What a row may say instead of a test, with a reason behind a colon.
 #: `parsed`: commands and their options are looked up; the commands are not run.
 #: `fragment`: a part of a program or of a file, in a language that is parsed.
@@ -84,3 +90,16 @@ def this_file(path: str) -> str:
 def pages_run_by(test: str) -> list[str]:
     """Return the pages of which a test has to run blocks."""
     return [each for each in PAGES if blocks_run_by(test, each)]
+
+
+def counts() -> Counter[str]:
+    """Return how many blocks are run, are compared, and are of each of `KINDS`."""
+    found: Counter[str] = Counter()
+    for block in (each for page in PAGES for each in blocks_of(page)):
+        is_run = block.is_session or block.language in _RUN
+        found.update(row.kind or ("run" if is_run else "compared") for row in rows_of(block))
+    return found
+
+
+if __name__ == "__main__":
+    print(f"{counts().total()} blocks:", ", ".join(f"{n} {kind}" for kind, n in counts().items()))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.documentation.blocks import PAGES, ROOT, blocks_of
-from tests.documentation.table import KINDS, rows, rows_of
+from tests.documentation.table import KINDS, counts, rows, rows_of
 
 #: A file or a folder, with its place in the checkout.
 NAMED = re.compile(r"\b((?:tests|scripts)/[\w/-]+(?:\.py)?)")
@@ -23,6 +23,12 @@ def test_each_block_has_one_row() -> None:
     assert len(BLOCKS) > 300
     found = {str(block): [each.begins for each in rows_of(block)] for block in BLOCKS}
     assert {block: of for block, of in found.items() if len(of) != 1} == {}
+
+
+def test_each_block_is_counted_once() -> None:
+    found = counts()
+    assert found.total() == len(BLOCKS)
+    assert found["run"] > found["compared"] > 100
 
 
 def test_each_row_is_for_a_block() -> None:
