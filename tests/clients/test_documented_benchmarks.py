@@ -27,8 +27,6 @@ FETCHED = {
     "bench.amqp ": "perf-test-*",
 }
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(TIMEOUT_S + 60)]
-
 
 def lines() -> Iterator[str]:
     """Yield the commands of the page, as they stand there, without what is said of them."""
@@ -74,6 +72,8 @@ def test_each_command_of_the_page_has_a_smaller_one_and_each_of_those_is_on_the_
     assert set(SMALLER) == {smaller(each) for each in asked}
 
 
+@pytest.mark.extended
+@pytest.mark.timeout(TIMEOUT_S + 60)
 @pytest.mark.parametrize("command", dict.fromkeys(map(smaller, lines())))
 def test_a_benchmark_measures(command: str, tmp_path: Path) -> None:
     if reason := lacks_for(SMALLER[command]):

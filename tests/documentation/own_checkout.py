@@ -74,6 +74,7 @@ def make_checkout(place: Path, copied: Sequence[str] = ()) -> Path:
     lent = lend_packages(place / ".lent")
     (packages,) = own.glob("lib/python*/site-packages")
     (packages / "lent.pth").write_text(f"{lent}\n{place / 'src'}\n")
-    shutil.copy(_ENVIRONMENT / _PINS, own)
+    if (_ENVIRONMENT / _PINS).exists():
+        shutil.copy(_ENVIRONMENT / _PINS, own)
     subprocess.run(["bash", "-c", _INSTALLED], cwd=place, check=True)
     return place
