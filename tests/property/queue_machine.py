@@ -304,6 +304,13 @@ class Cluster:
             self.targets.setdefault(move.target, {}).setdefault(move.sequence, move.offset)
             self.ask(r.NotMoved, offsets=(move.offset,))
 
+    def note_disuse(self, unused_ms: int) -> None:
+        wall_ms = self.instant().wall_ms
+        self.ask(r.NoteDisuse, unused_ms=unused_ms, wall_ms=wall_ms, step_ms=unused_ms // 10)
+
+    def note_use(self) -> None:
+        self.ask(r.NoteUse)
+
     # -- time
 
     def pass_time(self, ms: int) -> None:

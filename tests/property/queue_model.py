@@ -16,7 +16,7 @@ from kafkaesque.queues import decisions as d
 from kafkaesque.queues.decisions import Decision, Reason
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.runs import offsets_of
-from kafkaesque.queues.state import Place, State
+from kafkaesque.queues.state import Disuse, Place, State
 from kafkaesque.tables.logged import LoggedKind, read_logged
 from tests.unit.queues.queue_host import TABLE, Entry
 
@@ -64,6 +64,7 @@ class Model:
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
+        self.disuse: Disuse | None = None
         self.policy = Policy()
         self.messages: dict[int, Held] = {}
         self.end = 0
@@ -141,6 +142,7 @@ class Model:
             yield offset, held
 
     def _assign(self, decision: d.Assign) -> None:
+        assert self.disuse is None, "a queue of which it says that nobody uses it is used"
         assert decision.session == d.NOBODY or decision.session in self.sessions
         for offset, held in self._each(decision.runs, Place.READY):
             assert not self._is_group_held(held), f"the group of {offset} is held"
@@ -364,10 +366,19 @@ class Model:
     def _redrive(self, decision: d.Redrive) -> None:
         pass
 
+    def _note_disuse(self, decision: d.NoteDisuse) -> None:
+        assert all(each.place is not Place.IN_FLIGHT for each in self.messages.values())
+        self.disuse = Disuse(decision.unused_ms, decision.wall_ms, decision.step_ms)
+
+    def _note_use(self, _: d.NoteUse) -> None:
+        assert self.disuse is not None, "a use was written down twice"
+        self.disuse = None
+
     # -- comparison
 
     def compare(self, state: State) -> None:
         """A table's state is this one, and what it counts is what a recount gives."""
+        assert state.disuse == self.disuse
         assert list(state.live.offsets()) == sorted(self.messages)
         assert state.floor == min(self.messages, default=state.end)
         for offset, held in self.messages.items():
@@ -459,4 +470,6 @@ _DO: dict[type[Decision], Callable[[Model, Any], None]] = {
     d.Stage: Model._stage,
     d.Finish: Model._finish,
     d.Redrive: Model._redrive,
+    d.NoteDisuse: Model._note_disuse,
+    d.NoteUse: Model._note_use,
 }

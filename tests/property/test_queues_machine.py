@@ -99,6 +99,14 @@ class Machine(RuleBasedStateMachine):
     def not_moved(self) -> None:
         self.cluster.not_moved()
 
+    @rule(unused_ms=st.sampled_from((60_000, 700_000)))
+    def note_disuse(self, unused_ms: int) -> None:
+        self.cluster.note_disuse(unused_ms)
+
+    @rule()
+    def note_use(self) -> None:
+        self.cluster.note_use()
+
     @rule(ms=st.integers(1, 60))
     def pass_time(self, ms: int) -> None:
         self.cluster.pass_time(ms)

@@ -180,6 +180,21 @@ class Seek:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class NoteDisuse:
+    """Nobody had used the queue for so long by then; the next note follows after a step more."""
+
+    unused_ms: int
+    #: The clock of the leader as it was, also if the log was ahead of it.
+    wall_ms: int
+    step_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteUse:
+    """Somebody uses the queue again: what was noted of its disuse is void."""
+
+
 Decision = (
     Arrive
     | Assign
@@ -199,6 +214,8 @@ Decision = (
     | Finish
     | Redrive
     | Seek
+    | NoteDisuse
+    | NoteUse
 )
 
 #: In the order of their numbers, which never change; later ones are added at the end.
@@ -221,6 +238,8 @@ _KINDS: tuple[type[Decision], ...] = (
     Finish,
     Redrive,
     Seek,
+    NoteDisuse,
+    NoteUse,
 )
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 

@@ -142,6 +142,29 @@ class Engine:
             or (policy.bytes_max and size > policy.bytes_max)
         )
 
+    # -- whether anybody uses the queue
+
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody is attached, waits for messages or has some."""
+        context = self._context
+        return bool(len(self._sessions) or self.is_waited_for or context.state.flight_count)
+
+    def _note_use(self, request: r.NoteUse) -> None:
+        self._use()
+        self._context.answer(request.token, Done())
+
+    def _note_disuse(self, request: r.NoteDisuse) -> None:
+        if not self.is_used:
+            note = d.NoteDisuse(request.unused_ms, request.wall_ms, request.step_ms)
+            self._context.decide(note)
+        self._context.answer(request.token, Done())
+
+    def _use(self) -> None:
+        """Have it that the next leader counts anew, before anybody is told that he may use it."""
+        if self._context.state.disuse is not None:
+            self._context.decide(d.NoteUse())
+
     # -- sessions
 
     def _attach(self, request: r.Attach) -> None:
@@ -163,6 +186,7 @@ class Engine:
             self._refuse(request, Refusal.EXCLUSIVE)
         else:
             if is_new:
+                self._use()
                 self._distributor.expect(request.session)
             is_active = self._sessions.is_active(request.session)
             claims = self._claims_of(request.session)
@@ -217,6 +241,7 @@ class Engine:
         elif self._distributor.is_full:
             self._refuse(request, Refusal.OVER_BOUND)
         else:
+            self._use()
             self._distributor.take(request)
 
     # -- messages in flight
@@ -384,4 +409,6 @@ _HANDLERS: dict[type[Request], Callable[[Engine, Any], None]] = {
     r.Overflowed: Engine._overflowed,
     r.Seek: Engine._seek,
     r.Drop: Engine._drop,
+    r.NoteUse: Engine._note_use,
+    r.NoteDisuse: Engine._note_disuse,
 }

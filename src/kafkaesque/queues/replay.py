@@ -12,7 +12,7 @@ from kafkaesque.queues.ages import Ages
 from kafkaesque.queues.arrival import Arrival, Details
 from kafkaesque.queues.decisions import Decision, Reason
 from kafkaesque.queues.runs import Run, length_of, offsets_of, runs_of
-from kafkaesque.queues.state import Pending, Place, State, Undo
+from kafkaesque.queues.state import Disuse, Pending, Place, State, Undo
 
 
 def replay(state: State, decision: Decision) -> Undo:
@@ -366,6 +366,14 @@ def _seek(state: State, decision: d.Seek) -> None:
     state.set("seek_count", state.seek_count + 1)
 
 
+def _note_disuse(state: State, decision: d.NoteDisuse) -> None:
+    state.set("disuse", Disuse(decision.unused_ms, decision.wall_ms, decision.step_ms))
+
+
+def _note_use(state: State, _: d.NoteUse) -> None:
+    state.set("disuse", None)
+
+
 def _count_removed(state: State, reason: Reason, count: int) -> None:
     before = state.removed[reason]
     state.removed[reason] = before + count
@@ -391,4 +399,6 @@ _DO: dict[type[Decision], Callable[[State, Any], None]] = {
     d.Finish: _finish,
     d.Redrive: _redrive,
     d.Seek: _seek,
+    d.NoteDisuse: _note_disuse,
+    d.NoteUse: _note_use,
 }

@@ -238,6 +238,24 @@ class Drop:
     before: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteUse:
+    """Somebody uses the queue without having messages of it. Answer: `Done`."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteDisuse:
+    """Write down for how long nobody has used the queue; not if somebody does. Answer: `Done`."""
+
+    token: RequestToken
+    unused_ms: int
+    #: By the leader's clock.
+    wall_ms: int
+    step_ms: int
+
+
 Request = (
     Attach
     | Detach
@@ -259,6 +277,8 @@ Request = (
     | Overflowed
     | Seek
     | Drop
+    | NoteUse
+    | NoteDisuse
 )
 
 

@@ -11,7 +11,7 @@ from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.policy import read_policy, write_policy
 from kafkaesque.queues.ready import Placed
 from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
-from kafkaesque.queues.state import Moving, Pending, State
+from kafkaesque.queues.state import Disuse, Moving, Pending, State
 
 VERSION = 1
 #: Most queues are empty when nobody uses them; nobody changes it.
@@ -45,11 +45,14 @@ def write_state(state: State) -> bytes:
     _write_tables(state, writer)
     state.ages.write(writer)
     state.identities.write(writer)
-    groups = state.fair_groups.groups
-    if state.pending or groups:
+    groups, disuse = state.fair_groups.groups, state.disuse
+    if state.pending or groups or disuse:
         _write_pending(state, writer)
-    if groups:
+    if groups or disuse:
         groups.write(writer)
+    if disuse:
+        for number in disuse:
+            writer.number(number)
     return bytes(writer.data)
 
 
@@ -78,6 +81,8 @@ def read_state(data: bytes) -> State:
         _read_pending(state, reader)
     if not reader.is_at_end:
         state.fair_groups.groups.read(reader)
+    if not reader.is_at_end:
+        state.disuse = Disuse(reader.number(), reader.number(), reader.number())
     reader.end()
     _conclude(state, places)
     return state

@@ -65,6 +65,16 @@ class Pending(NamedTuple):
     details: Details
 
 
+class Disuse(NamedTuple):
+    """What is written down of a queue that nobody uses."""
+
+    unused_ms: int
+    #: When that was so, by the clock of the leader of then.
+    wall_ms: int
+    #: The next note is due when it is so much longer.
+    step_ms: int
+
+
 class State:
     """See the module."""
 
@@ -74,6 +84,7 @@ class State:
         "arrived_count",
         "attempts",
         "delayed",
+        "disuse",
         "end",
         "excused",
         "expiry",
@@ -147,6 +158,8 @@ class State:
         self.redrive_target, self.redrive_end = "", 0
         #: How often a cursor was told where to go on.
         self.seek_count = 0
+        #: None: somebody uses the queue, or nothing was written down since.
+        self.disuse: Disuse | None = None
         #: How many were removed, by reason.
         self.removed = [0] * len(Reason)
 

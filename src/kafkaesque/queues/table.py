@@ -101,6 +101,11 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         return self._engine is not None and self._engine.is_waited_for
 
     @property
+    def is_used(self) -> bool:
+        """Whether somebody is attached, waits for messages or has some, on the leader."""
+        return self._engine is not None and self._engine.is_used
+
+    @property
     def absent_sessions(self) -> list[bytes]:
         """Sessions that have messages and have not come back to this leader yet."""
         return [] if self._engine is None else self._engine.absent_sessions

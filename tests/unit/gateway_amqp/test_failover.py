@@ -165,3 +165,29 @@ def test_priorities_hold_across_brokers_and_a_change_of_leader() -> None:
         publisher.publish(b"%d" % number, name)
         assert high.delivery()[2] == b"%d" % number
     assert low.silent()
+
+
+def restart(ground: Ground) -> AmqpClient:
+    """Stop a broker that runs alone, start it again, and connect with it."""
+    machine = ground.cluster._machines[ground.cluster.names[0]]
+    ground.cluster.restart(machine)
+    ground.loop.run_until(lambda: ground.cluster.is_back(machine), 60_000)
+    client = ground.client()
+    client.open()
+    return client
+
+
+def test_to_declare_a_queue_is_a_use_that_the_next_leader_knows_of() -> None:
+    ground = Ground(seed=5)
+    client = ground.client()
+    client.open()
+    used, idle = (client.queue(**{"x-expires": 250_000}) for _ in range(2))
+    ground.wait(130_000)
+    client = restart(ground)
+    ground.wait(60_000)
+    assert client.count(used) == (0, 0)
+    client = restart(ground)
+    ground.wait(100_000)
+    assert client.count(used) == (0, 0)
+    client.send(1, m.QueueDeclare(queue=idle, passive=True))
+    client.fails_channel(404)

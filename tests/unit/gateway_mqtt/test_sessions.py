@@ -139,6 +139,31 @@ def test_a_session_that_nobody_resumes_is_deleted(three: Ground) -> None:
     assert has_queue(three, long)
 
 
+def restart_every(ground: Ground, ms: int, times: int) -> None:
+    """Let a broker that runs alone work for so long, and start it again, so often."""
+    machine = ground.cluster._machines[ground.cluster.names[0]]
+    for _ in range(times):
+        ground.wait(ms)
+        ground.cluster.restart(machine)
+        ground.loop.run_until(lambda: ground.cluster.is_back(machine), PATIENCE_MS)
+
+
+def test_a_session_ends_though_no_leader_lasts_for_as_long_as_it_is_kept() -> None:
+    ground, me, late = Ground(), new_name(), new_name()
+    for name in (me, late):
+        ground.client(name, clean=False, expiry_s=1_000).disconnect()
+    restart_every(ground, 220_000, 4)
+    assert has_queue(ground, me)
+    # Who comes back has all of the time once more, if his broker ends right after that, too.
+    ground.client(late, clean=False, expiry_s=1_000).disconnect()
+    restart_every(ground, 1_000, 1)
+    ground.wait(250_000)
+    assert not has_queue(ground, me)
+    assert has_queue(ground, late)
+    restart_every(ground, 200_000, 3)
+    assert ground.client(late, clean=False, expiry_s=1_000).connack.session_present
+
+
 def test_a_session_that_is_in_use_is_not_deleted(three: Ground) -> None:
     me, topic = new_name(), new_name("rooms/")
     client = three.client(me, clean=False, expiry_s=1)

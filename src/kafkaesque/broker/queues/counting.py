@@ -94,6 +94,7 @@ def whole_counts(parts: Sequence[QueueCounts]) -> QueueCounts:
         has_begun=all(each.has_begun for each in parts),
         held_by="message" if is_held else oldest.held_by,
         read_to=UNSET,
+        is_disused=all(each.is_disused is True for each in parts) or UNSET,
     )
 
 

@@ -24,6 +24,7 @@ from kafkaesque.broker.partitions.partition_tables import (
     PartitionTables,
 )
 from kafkaesque.broker.queues.bodies import KEPT_BYTES_MAX, Bodies, OnRead, locate_here
+from kafkaesque.broker.queues.disuse import DisuseClock
 from kafkaesque.broker.queues.put_batches import NewestBatches, PutBatch, PutBatches
 from kafkaesque.broker.queues.queue_log import QueueLog
 from kafkaesque.broker.queues.referenced_bodies import ReferencedBodies, ReferencedLogs
@@ -115,6 +116,9 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self.leadership = 0
         #: When somebody last asked for messages, or this broker began to lead.
         self.wanted_ms = parts.clock.now_ms()
+        self._disuse = DisuseClock(
+            self.new_token, lambda note: self.ask(note, lambda _: self._disuse.on_noted())
+        )
         self._token = 0
         #: The queue's options as they were read last, and the policy that they are.
         self._options: Mapping[str, str] | None = None
@@ -250,6 +254,16 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
     def on_wanted(self) -> None:
         """Somebody wants messages."""
         self.wanted_ms = self._parts.clock.now_ms()
+        self._disuse.note_use(self.wanted_ms)
+
+    def note_use(self) -> None:
+        """Somebody uses the queue, or has ceased to."""
+        self._disuse.note_use(self._parts.clock.now_ms())
+
+    def is_disused(self, expiry_ms: int) -> bool:
+        """Tell whether nobody has used the queue for so long; to be asked every now and then."""
+        self.partition()
+        return self._disuse.is_over(self.queue, self.now(), expiry_ms)
 
     @property
     def unwanted_ms(self) -> int:
@@ -369,6 +383,7 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
 
     def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
         super()._begin_to_lead(replica, partition)
+        self._disuse.begin(self.queue, self.now())
         # Its options are to hold, and consumers may not come back.
         self.note_begun()
 

@@ -339,6 +339,7 @@ class QueueHosts:
 
     def _detach(self, host: QueueHost, consumer: ConsumerName) -> None:
         host.consumers.pop(consumer, None)
+        host.note_use()
         token, session = host.new_token(), leader.session_of(consumer)
         host.ask(r.Detach(token=token, session=session), lambda _: None)
 

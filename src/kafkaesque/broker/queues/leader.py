@@ -74,6 +74,12 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             # Answered behind all that is decided by now.
             barrier = r.Settle(token=host.new_token(), claims=())
             host.ask_engine(barrier, _told(on_done, lambda _: counts))
+        case q.AskQueue(is_use=True):
+            counts = count(host)
+            host.note_use()
+            host.ask_engine(r.NoteUse(token=host.new_token()), _told(on_done, lambda _: counts))
+        case q.AskQueue(expiry_ms=int(expiry_ms)):
+            on_done(replace(count(host), is_disused=host.is_disused(expiry_ms)))
         case q.AskQueue():
             if request.reads_on is True:
                 host.read_on()
@@ -139,6 +145,7 @@ def _engine_request(
             return r.Extend(token=token, claims=claims, lock_ms=request.lock_ms), _claims_result
         case q.DetachConsumer():
             host.consumers.pop(request.consumer, None)
+            host.note_use()
             session = session_of(request.consumer)
             return r.Detach(token=token, session=session, is_failed=request.is_failed), _done
         case q.PurgeQueue():
@@ -203,6 +210,7 @@ def _attach(host: QueueHost, asked: q.AttachConsumer, on_done: OnDone) -> None:
     host.partition()
     # At once: who is gone before the answer has to be known, too.
     host.consumers[consumer] = None
+    host.note_use()
     host.note_begun()
     host.ask_engine(request, on_answer)
 

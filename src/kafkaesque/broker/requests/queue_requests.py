@@ -187,6 +187,10 @@ class AskQueue(QueueRequest, frozen=True, tag="ask-queue", kw_only=True):
     is_committed: bool | msgspec.UnsetType = msgspec.UNSET
     #: Whether a cursor is to read on, so that who asks again hears how far nothing is wanted.
     reads_on: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Whether to ask is to use the queue. It is answered when the next leader knows that, too.
+    is_use: bool | msgspec.UnsetType = msgspec.UNSET
+    #: The queue goes when nobody has used it for so long; see `QueueCounts.is_disused`.
+    expiry_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 AnyQueueRequest = (
@@ -319,3 +323,5 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     read_to: int | msgspec.UnsetType = msgspec.UNSET
     #: When this was so, by the clock that says when messages came; where `is_committed` is asked.
     asked_ms: int | msgspec.UnsetType = msgspec.UNSET
+    #: Whether nobody has used the queue for as long as was asked, under this leader and others.
+    is_disused: bool | msgspec.UnsetType = msgspec.UNSET

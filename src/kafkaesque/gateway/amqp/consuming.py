@@ -214,7 +214,6 @@ class Consuming:
                 )
                 raise failed(ReplyCode.RESOURCE_LOCKED, what, method)
             channel.begin()
-            channel.connection.desk.sweeping.note_use(queue)
             request = q.TakeMessages(log_id=queue.topic_id, bytes_max=_BYTES, lock_ms=GET_LOCK_MS)
             ask = channel.connection.desk.doors.queues.ask_whole
             on_got = partial(self._on_got, queue, method)

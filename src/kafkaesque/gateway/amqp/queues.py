@@ -205,14 +205,18 @@ class Queues:
         desk.submit(create if rights is None else rights.sign(create), on_topic)
 
     def _answer(self, method: m.QueueDeclare, queue: QueueState) -> None:
-        self._channel.connection.desk.sweeping.note_use(queue)
+        use = self._channel.connection.desk.sweeping.use(queue)
         if method.nowait:
             self._channel.last_queue = queue.queue.name
+            if use.is_use is True:
+                ask = self._channel.connection.desk.doors.queues.ask_whole
+                ask(use, q.QueueCounts, COUNT_TIMEOUT_MS, lambda _: None)
             return
         self._count(
             queue,
             method,
             lambda counts: self._send_ok(method, queue, counts.ready, counts.consumers),
+            use,
         )
 
     def _send_ok(
@@ -225,7 +229,11 @@ class Queues:
             )
 
     def _count(
-        self, queue: QueueState, method: m.Method, then: Callable[[q.QueueCounts], None]
+        self,
+        queue: QueueState,
+        method: m.Method,
+        then: Callable[[q.QueueCounts], None],
+        request: q.AskQueue | None = None,
     ) -> None:
         """Go on with what is in a queue."""
         channel = self._channel
@@ -237,11 +245,11 @@ class Queues:
                 channel.go_on_with(lambda: then(outcome))
 
         ask = channel.connection.desk.doors.queues.ask_whole
-        request = q.AskQueue(log_id=queue.topic_id)
+        asked = request or q.AskQueue(log_id=queue.topic_id)
         # What the channel has published before counts.
         self._ask(
             lambda: channel.when_published(
-                lambda: ask(request, q.QueueCounts, COUNT_TIMEOUT_MS, on_counted)
+                lambda: ask(asked, q.QueueCounts, COUNT_TIMEOUT_MS, on_counted)
             )
         )
 

@@ -1,7 +1,7 @@
 """Deletes sessions and shared subscriptions that nobody has come back to in time.
 
-Every few seconds the leader of such a queue looks for how long nobody has asked for its
-messages. A new leader counts anew: a session may live longer than was asked for, never shorter.
+Every few seconds the broker that leads such a queue asks it; `broker/queues/disuse` says how the
+time goes on under another leader.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Sweeping:
         limit_ms = max(GRACE_MS, 1_000 * record.expiry_s)
 
         def on_counted(counts: q.QueueCounts | RequestRefused) -> None:
-            if isinstance(counts, RequestRefused) or counts.consumers:
+            if isinstance(counts, RequestRefused) or self._is_over:
                 return
-            if counts.unwanted_ms >= limit_ms and not self._is_over:
+            if counts.is_disused is True:
                 self._desk.delete_queue(queue)
 
-        request = q.AskQueue(log_id=queue.topic_id)
+        request = q.AskQueue(log_id=queue.topic_id, expiry_ms=limit_ms)
         self._desk.doors.queues.ask(request, q.QueueCounts, _TIMEOUT_MS, on_counted)

@@ -5,16 +5,17 @@ Theory of operation. Each broker looks, every few seconds, at all queues.
 - An exclusive queue whose connection's broker is another process by now, or was not heard of for
   long, goes. One broker does that: the first of those that live.
 - A queue with `expires.ms`, its own or a policy's, goes when nobody has consumed, fetched or
-  declared it for so long. The leader of its log looks, and takes the counts for what was done with
-  it: as long as there is a consumer, or something was removed or is in flight, it is in use. A new
-  leader counts anew. Queues over topics of several partitions stay.
+  declared it for so long. The broker that leads its log asks it; `broker/queues/disuse` says how
+  the time goes on under another leader. Queues over topics of several partitions stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import UNSET
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
@@ -23,7 +24,7 @@ from kafkaesque.broker.metadata.queue_names import is_own_vhost
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.model.ids import NodeId, TopicId
+from kafkaesque.model.ids import NodeId
 
 SWEEP_MS: Final = 5_000
 #: A broker that was not heard of for so long, and with it its connections, is gone.
@@ -31,13 +32,6 @@ LOST_MS: Final = 60_000
 #: Queues that one sweep asks about, so that none keeps the loop for long.
 ASKED_MAX: Final = 1_000
 _TIMEOUT_MS: Final = 5_000
-
-
-class _Use(NamedTuple):
-    """What was done with a queue by when."""
-
-    removed: int
-    at_ms: int
 
 
 class Sweeping:
@@ -50,14 +44,12 @@ class Sweeping:
         "_has_begun",
         "_is_over",
         "_known",
-        "_uses",
         "_watched",
     )
 
     def __init__(self, doors: Doors, delete: Callable[[QueueState], None]) -> None:
         self._doors = doors
         self._delete = delete
-        self._uses: Final[dict[TopicId, _Use]] = {}
         #: Queues that were looked at so far.
         self._begin = 0
         self._has_begun = False
@@ -76,11 +68,10 @@ class Sweeping:
         """Look no more."""
         self._is_over = True
 
-    def note_use(self, queue: QueueState) -> None:
-        """A client of this broker has declared a queue, or asked it for a message."""
-        use = self._uses.get(queue.topic_id)
-        if use is not None:
-            self._uses[queue.topic_id] = use._replace(at_ms=self._doors.clock.now_ms())
+    def use(self, queue: QueueState) -> q.AskQueue:
+        """Return what asks for a queue's counts, and is a use of it: a client has declared it."""
+        is_use = True if self._expires_ms(queue) else UNSET
+        return q.AskQueue(log_id=queue.topic_id, is_use=is_use)
 
     def _later(self, act: Callable[[], None]) -> None:
         self._doors.clock.call_later(SWEEP_MS, act)
@@ -88,9 +79,6 @@ class Sweeping:
     def _sweep(self) -> None:
         if self._is_over:
             return
-        queues = self._doors.cluster.state.queues_by_log
-        for log_id in [each for each in self._uses if each not in queues]:
-            del self._uses[log_id]
         is_first = self._is_first()
         left = ASKED_MAX
         every = self._find_watched()
@@ -148,21 +136,15 @@ class Sweeping:
         return int(effective_options(self._doors.cluster.state, queue).get("expires.ms", 0))
 
     def _ask(self, queue: QueueState) -> None:
-        request = q.AskQueue(log_id=queue.topic_id)
+        request = q.AskQueue(log_id=queue.topic_id, expiry_ms=self._expires_ms(queue))
         on_counted = partial(self._on_counted, queue)
         self._doors.queues.ask_whole(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
 
     def _on_counted(self, queue: QueueState, counts: q.QueueCounts | RequestRefused) -> None:
-        expires_ms = self._expires_ms(queue)
-        if isinstance(counts, RequestRefused) or not expires_ms:
+        if isinstance(counts, RequestRefused) or counts.is_disused is not True:
             return
-        now_ms = self._doors.clock.now_ms()
-        removed = sum(counts.removed.values())
-        use = self._uses.get(queue.topic_id)
-        if use is None or counts.consumers or counts.in_flight or use.removed != removed:
-            self._uses[queue.topic_id] = _Use(removed, now_ms)
-        elif now_ms - use.at_ms >= expires_ms:
-            del self._uses[queue.topic_id]
+        # Its options may have changed while it was asked.
+        if self._expires_ms(queue):
             self._delete(queue)
 
 

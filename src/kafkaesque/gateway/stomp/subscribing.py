@@ -253,7 +253,6 @@ class Subscribing:
                 return
             self._all[number] = subscription
             self._ids[event.subscription_id] = number
-            link.desk.sweeping.note_use(queue)
             then()
 
         link.begin()
