@@ -25,7 +25,11 @@ from kafkaesque.broker.requests.commands import (
 )
 from kafkaesque.broker.requests.desk import OnServed, RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
-from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, ExtendWaits
+from kafkaesque.broker.requests.queue_requests import (
+    AnyQueueRequest,
+    ExtendWaits,
+    TakeOverConsumer,
+)
 from kafkaesque.broker.upkeep.log_starts import LogStarts
 from kafkaesque.model.errors import RequestTimedOut
 from kafkaesque.model.ids import GroupId, NodeId
@@ -65,6 +69,10 @@ def register_servers(
         queues.extend_waits(request)
         on_done(Done())
 
+    def take_over(_: NodeId, request: TakeOverConsumer, on_done: OnServed) -> None:
+        queues.take_over(request.consumer)
+        on_done(Done())
+
     desk.register(AwaitMetadata, await_metadata)
     for command in get_args(ControllerCommand):
         desk.register(command, controller.serve)
@@ -80,6 +88,7 @@ def register_servers(
     for request in get_args(AnyQueueRequest):
         desk.register(request, lambda _, each, done: queues.serve(each, done))
     desk.register(ExtendWaits, extend_waits)
+    desk.register(TakeOverConsumer, take_over)
     live.register(desk)
     for kind in tables:
         for register in kind.servers:

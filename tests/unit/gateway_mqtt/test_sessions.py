@@ -106,6 +106,37 @@ def test_a_new_connection_takes_over_from_the_one_at_another_broker(three: Groun
     assert new.message().payload == b"x"
 
 
+@pytest.mark.parametrize("expiry_s", [0, 60])
+@pytest.mark.parametrize("is_full", [False, True], ids=["waiting", "full"])
+def test_a_clean_start_takes_over_from_the_one_at_another_broker(
+    three: Ground, expiry_s: int, is_full: bool
+) -> None:
+    me, topic = new_name(), new_name("rooms/")
+    takes_one = Properties(receive_maximum=1)
+    old = three.client(me, 1, clean=False, expiry_s=60, properties=takes_one)
+    old.subscribe(topic, qos=1)
+    if is_full:
+        # It asks for nothing more while its client has not acknowledged this one.
+        three.client(new_name(), 3).publish(topic, b"old")
+        old.message(acknowledge=False)
+    new = three.client(me, 2, expiry_s=expiry_s)
+    assert not new.connack.session_present
+    assert old.ends() is R.SESSION_TAKEN_OVER
+    new.subscribe(topic, qos=1)
+    three.client(new_name(), 3).publish(topic, b"new")
+    assert new.message().payload == b"new"
+
+
+def test_a_clean_start_does_not_wait_for_a_broker_that_is_gone(three: Ground) -> None:
+    me = new_name()
+    three.session(me, 1)
+    three.kill(1)
+    three.wait(20_000)
+    before_ms = three.env.clock.now_ms()
+    assert not three.client(me, 2, expiry_s=60).connack.session_present
+    assert three.env.clock.now_ms() - before_ms < 1_000
+
+
 def test_a_new_connection_takes_over_at_the_same_broker(three: Ground) -> None:
     me = new_name()
     old = three.client(me)

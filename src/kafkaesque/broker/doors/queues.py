@@ -178,6 +178,27 @@ class Queues:
         self._number += 1
         return ConsumerName(self._node, self._incarnation, self._number)
 
+    def when_taken_over(self, consumer: ConsumerName, then: Callable[[], None]) -> None:
+        """Call once when another consumer says that it takes the place of one of this broker's.
+
+        Whoever asks for this has to `forget_consumer` in the end.
+        """
+        self._hosts.taken_over[consumer] = then
+
+    def forget_consumer(self, consumer: ConsumerName) -> None:
+        """A consumer of this broker's is gone: nobody is told any more."""
+        self._hosts.taken_over.pop(consumer, None)
+
+    def take_over(
+        self, consumer: ConsumerName, timeout_ms: int, on_done: Callable[[], None]
+    ) -> None:
+        """Tell a consumer, of any broker's, that another one takes its place.
+
+        `on_done` is called once, maybe at once: it knows by then, or is gone, or its broker has
+        not answered in time.
+        """
+        self._calls.take_over(consumer, timeout_ms, on_done)
+
     def is_lost(self, log_id: TopicId) -> bool:
         """Tell whether a queue was in the memory of a broker that is not heard of any more."""
         queue = self._metadata.state.queues_by_log.get(log_id)

@@ -14,11 +14,13 @@ from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.broker.requests.queue_requests import (
     AnyQueueRequest,
+    ConsumerName,
     ExtendWaits,
     MoveMessages,
     PutMessages,
     PutResult,
     TakeMessages,
+    TakeOverConsumer,
 )
 from kafkaesque.broker.requests.retries import LEADERLESS, OnOutcome, retry
 from kafkaesque.env.clock import Clock
@@ -130,6 +132,18 @@ class QueueCalls:
             self._hosts.extend_waits(request)
         else:
             self._caller.ask(leader, request, Done, timeout_ms, lambda _: None)
+
+    def take_over(
+        self, consumer: ConsumerName, timeout_ms: int, on_done: Callable[[], None]
+    ) -> None:
+        """Tell a consumer, wherever it is connected; `on_done` is called once, maybe at once."""
+        node = NodeId(consumer.node)
+        if node == self._node:
+            self._hosts.take_over(consumer)
+            on_done()
+        else:
+            request = TakeOverConsumer(consumer=consumer)
+            self._caller.ask(node, request, Done, timeout_ms, lambda _: on_done())
 
     def _leader(self, log_id: TopicId, partition: int) -> NodeId:
         queue = self._metadata.state.queues_by_log.get(log_id)

@@ -94,6 +94,8 @@ class QueueHosts:
         #: The metadata, and their version, of which all were told.
         self._known: tuple[ClusterState, int] | None = None
         self._swept_ms = clock.now_ms()
+        #: Consumers of this broker's that are to be told when another one takes their place.
+        self.taken_over: Final[dict[ConsumerName, Callable[[], None]]] = {}
         #: What queues in this broker's memory hold together.
         self.memory: Final = Memory()
         #: What clients' queues have done here since the broker's start.
@@ -218,6 +220,12 @@ class QueueHosts:
             host = self._hosts.get((TopicId(log_id), 0))
             if host is not None:
                 host.extend_wait(name, wait_ms)
+
+    def take_over(self, consumer: ConsumerName) -> None:
+        """Tell a consumer of this broker's that another one takes its place."""
+        on_taken_over = self.taken_over.pop(consumer, None)
+        if on_taken_over is not None:
+            on_taken_over()
 
     def led(self) -> Iterator[Led]:
         """Return the parts of queues that are led here, with what is there; not share groups'.

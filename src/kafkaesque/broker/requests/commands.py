@@ -12,7 +12,11 @@ from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.broker.requests.live_requests import LiveRequest
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
-from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, ExtendWaits
+from kafkaesque.broker.requests.queue_requests import (
+    AnyQueueRequest,
+    ExtendWaits,
+    TakeOverConsumer,
+)
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 from kafkaesque.broker.requests.transaction_requests import JoinTransaction, RunTransaction
 
@@ -439,6 +443,7 @@ AnyPeerRequest = (
     | GroupCommand
     | AnyQueueRequest
     | ExtendWaits
+    | TakeOverConsumer
     | LiveRequest
     | WriteMarker
     | AddToTransaction

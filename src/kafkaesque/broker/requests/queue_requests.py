@@ -92,6 +92,15 @@ class ExtendWaits(PeerRequest, frozen=True, tag="extend-waits", kw_only=True):
     waits: list[LongerWait]
 
 
+class TakeOverConsumer(PeerRequest, frozen=True, tag="take-over-consumer", kw_only=True):
+    """Tell a consumer of this broker's that another one takes its place. Answer: `Done`.
+
+    One that is not here any more is passed over.
+    """
+
+    consumer: ConsumerName
+
+
 class SettleMessages(QueueRequest, frozen=True, tag="settle-messages", kw_only=True):
     """Messages are done with. Answer: `ClaimsResult`."""
 

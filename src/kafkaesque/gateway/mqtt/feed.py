@@ -33,6 +33,7 @@ SETTLE_MS_MAX: Final = 60_000
 ATTACH_MS: Final = 5_000
 #: After a refusal.
 AGAIN_MS: Final = 500
+_TAKEN_OVER: Final = QueueInUse("another connection has the queue now")
 
 
 class FeedOwner(Protocol):
@@ -123,9 +124,13 @@ class Feed:
         if isinstance(outcome, UnknownQueue | QueueInUse):
             self._lose(outcome)
 
+    def hear_of_take_over(self) -> None:
+        """Be over when another connection says that it takes this one's place."""
+        self._desk.doors.queues.when_taken_over(self.name, lambda: self._lose(_TAKEN_OVER))
+
     def _lose(self, refusal: RequestRefused) -> None:
         if not self.is_over:
-            self.is_over = True
+            self._set_over()
             self._owner.on_lost(self, is_taken_over=isinstance(refusal, QueueInUse))
 
     # -- asking
@@ -266,8 +271,12 @@ class Feed:
         if self.is_over:
             then()
             return
-        self.is_over = True
+        self._set_over()
         self._detach(is_failed=is_failed, then=then)
+
+    def _set_over(self) -> None:
+        self.is_over = True
+        self._desk.doors.queues.forget_consumer(self.name)
 
     def _detach(self, *, is_failed: bool, then: Callable[[], None] = lambda: None) -> None:
         detach_consumer(self._desk, self.queue, self.name, is_failed=is_failed, then=then)

@@ -4,9 +4,9 @@ Theory of operation. The queue `mqtt.session.CLIENT` holds what waits for a clie
 says whose it is, for how long it is kept, and which connection has it; each connection writes that
 anew. The queue is for one consumer at a time: who connects with a client id that is in use lets the
 old consumer be detached, and attaches. What the old one says of messages after that fits to
-nothing, and when it asks for more it is refused: it knows then that its session was taken over. So
-a session is in the cluster, any broker serves it, and of two connections of one client one
-survives.
+nothing, and when it asks for more it is refused: it knows then that its session was taken over. Who
+begins anew tells the old one before the queue goes. So a session is in the cluster, any broker
+serves it, and of two connections of one client one survives.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ WAITING_BYTES_MAX: Final = 1024 * 1024 * 1024
 #: So long a connection may take to get the session, and so often it tries.
 TAKE_OVER_MS_MAX: Final = 20_000
 TAKE_OVER_AGAIN_MS: Final = 200
+#: So long another broker may take to tell its client that its session is over.
+TOLD_MS_MAX: Final = 1_000
 #: Notes come before all messages.
 NOTE_PRIORITY: Final = 1
 #: So long a message of QoS 2 is known that was published twice because a broker died.
@@ -153,10 +155,22 @@ class _Opening:
         elif queue is not None and before is not None and not clean_start:
             self._resume(queue, before)
         elif queue is not None and before is not None:
-            self._detach(queue, before)
-            self._desk.delete_queue(queue, self._begin)
+            self._end(queue, before)
         else:
             self._begin()
+
+    def _end(self, queue: QueueState, before: SessionRecord) -> None:
+        """Begin anew: whoever is connected loses the session that there is, and hears why."""
+
+        def on_told() -> None:
+            self._detach(queue, before)
+            self._desk.delete_queue(queue, self._begin)
+
+        consumer = _consumer_of(before.owner)
+        if consumer is None:
+            on_told()
+        else:
+            self._desk.doors.queues.take_over(consumer, TOLD_MS_MAX, on_told)
 
     def _begin(self) -> None:
         """There is no session: make one, if one is to be kept."""
@@ -225,6 +239,7 @@ class _Opening:
             elif refusal is not None:
                 self._refuse(refusal)
             else:
+                feed.hear_of_take_over()
                 self._on_done(Session(self._desk, feed, record, is_resumed=is_resumed))
 
         if before is not None:
