@@ -204,6 +204,21 @@ def test_a_session_that_is_in_use_is_not_deleted(three: Ground) -> None:
     assert client.message().payload == b"x"
 
 
+def test_the_time_begins_when_a_client_leaves_that_could_take_no_more() -> None:
+    ground, me, topic = Ground(), new_name(), new_name("rooms/")
+    takes_one = Properties(receive_maximum=1)
+    client = ground.client(me, clean=False, expiry_s=100, properties=takes_one)
+    client.subscribe(topic, qos=1)
+    ground.client(new_name()).publish(topic, b"x")
+    client.message(acknowledge=False)
+    ground.wait(110_000)
+    client.disconnect()
+    ground.wait(90_000)
+    assert has_queue(ground, me)
+    ground.wait(20_000)
+    assert not has_queue(ground, me)
+
+
 def test_a_disconnect_can_end_a_session_or_keep_it_for_longer(three: Ground) -> None:
     me = new_name()
     client = three.session(me)
