@@ -84,7 +84,7 @@ TIMESTAMP: Final = MessageProperty(
     "timestamp",
     Form.TIME_MS,
     amqp="timestamp",
-    note="AMQP has whole seconds",
+    note="AMQP has whole seconds; what STOMP sends and is no such number is a header",
 )
 TYPE: Final = MessageProperty("its kind", "type", amqp="type")
 USER_ID: Final = MessageProperty(

@@ -96,14 +96,18 @@ def _write_said(said: Headers, reply_to: str | None, now_ms: int) -> bytes:
     """Return what a message says of itself as properties of AMQP."""
     values: dict[str, Any] = {}
     table: Table = {}
+    first: dict[str, str] = {}
     for name, text in said:
+        # Of several with one name the first counts, whatever it is kept as.
+        first.setdefault(name, text)
+    for name, text in first.items():
         read = _READERS.get(name)
         found = None if read is None else read(text, now_ms)
         if found is not None:
             values.setdefault(*found)
         elif read is None or name == TIMESTAMP:
             _check_name(name)
-            table.setdefault(name, _delay(text) if name == DELAY else text)
+            table[name] = _delay(text) if name == DELAY else text
     if reply_to is not None:
         values["reply_to"] = reply_to
     return write_properties(Properties(headers=table or None, **_fitting(values, table)))
@@ -164,7 +168,7 @@ def _read_expiration(text: str, _: int) -> _Found:
 
 
 def _read_timestamp(text: str, _: int) -> _Found:
-    """AMQP's has whole seconds: others stay as they are."""
+    """AMQP's has whole seconds: another number, or what is none, stays as it is."""
     is_number = text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX
     whole = is_number and not int(text) % 1000
     return ("timestamp", Timestamp(int(text) // 1000)) if whole else None
