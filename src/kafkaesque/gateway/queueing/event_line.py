@@ -7,7 +7,7 @@ Theory of operation. Events wait in a line. Most are done at once; one that has 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from kafkaesque.gateway.queueing.link import QueueingLink
@@ -62,6 +62,10 @@ class EventLine(Generic[EventT]):
     def is_free(self) -> bool:
         """Whether nothing is before what comes now."""
         return not (self._waiting or self._is_busy or self._is_running)
+
+    def following(self) -> Iterator[EventT]:
+        """Return what waits, in order, while something before it waits for an answer."""
+        return (event for event, _ in self._waiting)
 
     def push(self, event: EventT, size: int = 0) -> None:
         """Carry out an event after those before it; its message has `size` bytes."""

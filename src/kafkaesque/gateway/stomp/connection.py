@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from kafkaesque import __version__
@@ -59,6 +60,7 @@ class StompConnection(StompLink):
 
     __slots__ = (
         "_current",
+        "_is_subscribing",
         "_line",
         "_opening",
         "_receipts",
@@ -86,6 +88,8 @@ class StompConnection(StompLink):
         self._opening: Final = Opening(self, host_names, self._let_in)
         #: The frame that is being carried out, or waits for an answer.
         self._current: Entry | None = None
+        #: Whether that is a SUBSCRIBE.
+        self._is_subscribing = False
         #: Acknowledgements that are gathered and not sent on yet.
         self._settled: list[Entry] = []
         self._watch: Timer | None = None
@@ -219,6 +223,7 @@ class StompConnection(StompLink):
                 return
         receipts = event.receipts if isinstance(event, AcknowledgedRun) else (event.receipt,)
         self._current = entry = self._receipts.add(*receipts)
+        self._is_subscribing = isinstance(event, Subscribed)
         match event:
             case Sent():
                 self._send(event, entry)
@@ -276,6 +281,12 @@ class StompConnection(StompLink):
         if self.is_receiving:
             return
         self._flush_settled()
+        if self._is_subscribing and not self.is_closed:
+            self._subscribing.look_ahead(
+                event
+                for event in takewhile(_subscribes, self._line.following())
+                if isinstance(event, Subscribed)
+            )
         self._subscribing.go_on()
 
     def _flush_settled(self) -> None:
@@ -357,3 +368,7 @@ class StompConnection(StompLink):
             self._watch.cancel()
         self._subscribing.end()
         self.delete_own_queues()
+
+
+def _subscribes(event: Event) -> bool:
+    return isinstance(event, Subscribed)

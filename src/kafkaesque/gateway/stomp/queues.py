@@ -150,18 +150,17 @@ class Queues:
         self._link.begin()
         make_reply_queue(self._link, lambda outcome: self._go_on(outcome, keep))
 
-    def make_own(self, then: Then) -> None:
-        """Go on with a new queue of a subscription's."""
+    def make_own(self, then: Callable[[QueueState | RequestRefused], None]) -> None:
+        """Make a queue of a subscription's; `then` gets refusals, too. Nobody waits for it."""
         link = self._link
         options = {"max.length.bytes": str(OWN_QUEUE_BYTES_MAX)}
 
-        def keep(queue: QueueState) -> None:
-            self._keep_own(queue)
-            then(queue)
+        def keep(outcome: QueueState | RequestRefused) -> None:
+            if isinstance(outcome, QueueState):
+                self._keep_own(outcome)
+            then(outcome)
 
-        link.begin()
-        name = generated_name(link.desk.doors.dice)
-        make_own_queue(link, name, options, lambda outcome: self._go_on(outcome, keep))
+        make_own_queue(link, generated_name(link.desk.doors.dice), options, keep)
 
     def _keep_own(self, queue: QueueState) -> None:
         if self._link.connection is None:

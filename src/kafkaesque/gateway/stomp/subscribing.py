@@ -13,13 +13,14 @@ from kafkaesque.broker.requests.exchange_commands import (
     ExchangeCommand,
     UnbindDestination,
 )
-from kafkaesque.gateway.queueing.needs import Need
+from kafkaesque.gateway.queueing.needs import Need, has
 from kafkaesque.gateway.queueing.publisher import Publisher
 from kafkaesque.gateway.queueing.settlements import FAIL, REJECT, SETTLE, Delivery, Settlements
 from kafkaesque.gateway.stomp.destinations import Destination, Kind, read_destination
 from kafkaesque.gateway.stomp.ports import StompLink, to_exchange, to_queue
 from kafkaesque.gateway.stomp.queues import Queues, durable_name
 from kafkaesque.gateway.stomp.subscription import ACK_SEPARATOR, Subscription
+from kafkaesque.gateway.stomp.topic_queues import Bind, TopicQueues
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.stomp.errors import StompError
 from kafkaesque.protocols.stomp.events import (
@@ -72,6 +73,7 @@ class Subscribing:
         "_number",
         "_publisher",
         "_queues",
+        "_topic_queues",
         "_turn",
         "settlements",
     )
@@ -80,6 +82,7 @@ class Subscribing:
         self._link: Final = link
         self._publisher: Final = publisher
         self._queues: Final = queues
+        self._topic_queues: Final = TopicQueues(link, queues)
         #: Those that are open, and those whose messages the client still has, by number.
         self._all: Final[dict[int, Subscription]] = {}
         #: The number of the one that was opened last under an id.
@@ -150,28 +153,52 @@ class Subscribing:
         self, event: Subscribed, destination: Destination, prefetch: int, need: Need, then: _Then
     ) -> None:
         begin = partial(self._attach, event, prefetch, need, then)
-        selector = _header(event.headers, SELECTOR)
-        arguments: dict[str, object] = {FILTER: selector} if selector else {}
-        wanted = partial(
-            BindDestination,
-            vhost=self._link.vhost,
-            source=destination.exchange,
-            key=destination.name,
-            arguments=arguments,
-        )
+        wanted = self._binding_of(event, destination)
 
         def bind(queue: QueueState) -> None:
-            bound = wanted(destination=BoundTo(queue.queue.name))
-            commands: list[ExchangeCommand] = [bound]
-            if name is not None:
-                commands = self._changes_to(bound)
+            commands = self._changes_to(wanted(BoundTo(queue.queue.name)))
             self._change_routing(commands, lambda: begin(queue))
 
         name = self._durable_name(event.subscription_id, event.headers)
         if name is None:
-            self._queues.make_own(bind)
+            self._topic_queues.get(event, wanted, begin)
         else:
             self._queues.find_durable(name, event.headers, bind)
+
+    def _binding_of(self, event: Subscribed, destination: Destination) -> Bind:
+        selector = _header(event.headers, SELECTOR)
+        arguments: dict[str, object] = {FILTER: selector} if selector else {}
+
+        def bind(queue: BoundTo) -> BindDestination:
+            return BindDestination(
+                vhost=self._link.vhost,
+                source=destination.exchange,
+                destination=queue,
+                key=destination.name,
+                arguments=arguments,
+            )
+
+        return bind
+
+    def look_ahead(self, events: Iterable[Subscribed]) -> None:
+        """Have the queues of the frames made that follow the one that is carried out."""
+        self._topic_queues.make_ahead(events, self._bind_ahead)
+
+    def _bind_ahead(self, event: Subscribed) -> Bind | None:
+        """Return what binds a frame's own queue; None: it has none, or is to wait for its turn."""
+        link = self._link
+        try:
+            destination = read_destination(event.destination)
+        except StompError:
+            return None
+        if (
+            destination.kind is not Kind.EXCHANGE
+            or self._durable_name(event.subscription_id, event.headers) is not None
+            or not has(link, to_exchange(Operation.READ, destination.exchange))
+            or not link.desk.doors.exchanges.exists(link.vhost, destination.exchange)
+        ):
+            return None
+        return self._binding_of(event, destination)
 
     def _durable_name(self, subscription_id: str, headers: Headers) -> str | None:
         named = next((each for name in SUBSCRIPTION_NAME if (each := _header(headers, name))), None)
