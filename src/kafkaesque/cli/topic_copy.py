@@ -99,7 +99,7 @@ class TopicCopy:
         with self._reader() as reader, self._failing():
             writer = self._writer()
             writer.init_transactions(_ANSWER_S)
-            self._begin(reader, writer, count)
+            self._begin(reader, count)
             copied = 0
             for piece in _Pieces(reader, self.source, count):
                 self._write(reader, writer, piece)
@@ -142,7 +142,7 @@ class TopicCopy:
         except KafkaException as raised:
             raise explain_raised(raised, f"topic {self.target}") from None
 
-    def _begin(self, reader: Consumer, writer: Producer, count: int) -> None:
+    def _begin(self, reader: Consumer, count: int) -> None:
         """Go on where the last run has ended.
 
         Raises:
