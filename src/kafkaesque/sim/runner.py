@@ -6,10 +6,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.partitions.refused_batches import GAPS_MS
 from kafkaesque.env import Env
-from kafkaesque.sim.agreement import describe, disagreement, read_table
+from kafkaesque.sim.agreement import describe, disagreement
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
 from kafkaesque.sim.clients.bursts import Bursts, ClientEnv
 from kafkaesque.sim.clients.committer import SimCommitter
@@ -27,6 +26,7 @@ from kafkaesque.sim.cluster import AMQP_GATEWAYS, GATEWAYS, SimCluster
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.exchanges.load import ExchangeLoad
 from kafkaesque.sim.faults import Fault, Ground
+from kafkaesque.sim.log_checks import check_kept, check_starts, check_tables
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
 from kafkaesque.sim.movers import start_changes, start_moves, start_throttles
 from kafkaesque.sim.namesakes.load import NamesakeLoad
@@ -281,8 +281,8 @@ class _Run:
             end(options.damaged)
         self._settle()
         for load in self._loads:
-            self._check_starts(load)
-            self._check_tables(load)
+            check_starts(self._cluster, load)
+            check_tables(self._cluster, load)
             load.observations.check()
         for writers in self._transactional:
             writers.history.check()
@@ -414,39 +414,11 @@ class _Run:
         for name, broker in self._cluster.trusted():
             for partition, why in broker.log_scrubber.damaged.items():
                 self._findings.note(f"{name} takes its {partition} for damaged: {why}")
-            self._check_kept(broker)
+            for load in self._loads:
+                check_kept(broker, load)
         if self._has_operator:
             self._cluster.restart_failed()
         self._world.loop.after(WITNESS_MS * NS_PER_MS, "witness", self._look)
-
-    def _check_kept(self, broker: Broker) -> None:
-        for load in self._loads:
-            topic = broker.state.topics.get(load.spec.name) if load.spec.kept_bytes else None
-            for state in () if topic is None else topic.partitions:
-                partition = broker.partitions.get(state.group)
-                if partition is not None and partition.is_leader:
-                    log = partition.log
-                    load.observations.check_kept(
-                        state.partition, log.start_offset, log.size_bytes, load.spec.kept_bytes
-                    )
-
-    def _check_starts(self, load: TopicLoad) -> None:
-        for _, broker in self._cluster.trusted():
-            for state in broker.state.topic(load.spec.name).partitions:
-                partition = broker.partitions.get(state.group)
-                if partition is not None and partition.is_leader:
-                    load.observations.check_start(state.partition, partition.log_start_offset)
-
-    def _check_tables(self, load: TopicLoad) -> None:
-        if not load.spec.compacts:
-            return
-        with self._cluster.unhindered():
-            for name, broker in self._cluster.trusted():
-                for state in broker.state.topic(load.spec.name).partitions:
-                    partition = broker.partitions.get(state.group)
-                    if partition is not None:
-                        start, table = partition.log_start_offset, read_table(partition)
-                        load.observations.check_table(name, state.partition, table, start)
 
     # -- clients
 
