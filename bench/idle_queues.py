@@ -13,7 +13,6 @@ Everything runs on this machine; the processor time is that of the brokers alone
 from __future__ import annotations
 
 import argparse
-import resource
 import selectors
 import shutil
 import socket
@@ -25,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bench.ours import Kafkaesque
 from bench.partitions import BROKERS, Idle, measure_idle
+from bench.processes import allow_files
 from bench.queue_wire import TIMEOUT_MS, Link
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.frames import write_request
@@ -116,18 +116,6 @@ class Polls:
             raise SystemExit("a broker has closed a connection that waits")
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
-
-
-def allow_files(count: int) -> None:
-    """Let this process and the brokers that it starts have so many files.
-
-    Raises:
-        SystemExit: the machine does not allow it.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < count:
-        raise SystemExit(f"{count} files are needed, and {hard} allowed: ulimit -n")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
 
 
 def show(what: str, idle: Idle) -> None:

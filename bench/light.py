@@ -42,7 +42,7 @@ from bench import light_peers as peers
 from bench.light_peers import Server
 from bench.load import LoadError, compile_program
 from bench.maven import PeerUnavailableError
-from bench.processes import cpu_seconds
+from bench.processes import allow_files, cpu_seconds
 
 SOURCE: Final = Path(__file__).with_name("light.c")
 SKIPPED: Final = 3
@@ -226,18 +226,6 @@ def weigh(name: str, row: Row, sides: Sequence[Side]) -> None:
 def resident_bytes(pid: int) -> int:
     """Return what a process has in memory."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def allow_files(count: int) -> None:
-    """Let this process and those that it starts have so many files.
-
-    Raises:
-        SystemExit: the machine does not allow it.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < count:
-        raise SystemExit(f"{count} files are needed, and {hard} allowed: ulimit -n")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
 
 
 def measure_protocol(protocol: str, names: Sequence[str], given: argparse.Namespace) -> bool:

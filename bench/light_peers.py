@@ -10,13 +10,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.maven import PeerUnavailableError, cache_directory
+from bench.debian import fetch_packages
+from bench.maven import PeerUnavailableError
 from bench.rabbitmq.server import rabbitmq
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
@@ -73,32 +73,9 @@ def _find_mosquitto() -> tuple[str, dict[str, str]]:
     found = os.environ.get("MOSQUITTO") or shutil.which("mosquitto", path="/usr/sbin:/usr/bin")
     if found is not None:
         return found, {}
-    tree = cache_directory() / "mosquitto"
-    if not tree.is_dir():
-        _fetch_mosquitto(tree)
+    tree = fetch_packages("mosquitto", _MOSQUITTO_PACKAGES, "Mosquitto")
     folders = ":".join(str(each) for each in (tree / "usr/lib").iterdir() if each.is_dir())
     return str(tree / "usr/sbin/mosquitto"), {"LD_LIBRARY_PATH": folders}
-
-
-def _fetch_mosquitto(target: Path) -> None:
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise PeerUnavailableError("Mosquitto is left out: it is fetched with Debian's apt-get")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Fetched aside and moved at the end, so that a broken fetch is never taken for a whole one.
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        done = subprocess.run(
-            ["apt-get", "download", "-q", *_MOSQUITTO_PACKAGES],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise PeerUnavailableError(f"Mosquitto is left out: {done.stderr.strip()[-300:]}")
-        tree = Path(work) / "tree"
-        for package in sorted(Path(work).glob("*.deb")):
-            subprocess.run(["dpkg", "-x", str(package), str(tree)], check=True)
-        tree.rename(target)
 
 
 @contextmanager

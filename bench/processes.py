@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import socket
 import struct
@@ -44,6 +45,18 @@ def die_with_parent() -> None:
     """Runs in the child: a run that is killed, too, leaves no broker behind (Linux)."""
     if sys.platform == "linux":
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def allow_files(count: int) -> None:
+    """Let this process and those that it starts have so many files.
+
+    Raises:
+        SystemExit: the machine does not allow it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise SystemExit(f"{count} files are needed, and {hard} allowed: ulimit -n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
 
 
 def cpu_seconds(pid: int) -> float:

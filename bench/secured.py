@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -44,6 +44,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from bench import bulk
 from bench.apache_kafka import SERVER_VERSION
 from bench.maven import PeerUnavailableError
 from bench.ours import Kafkaesque
@@ -198,31 +199,12 @@ def make_user(way: Way) -> None:
 
 def produce(way: Way, topic: str, count: int) -> None:
     """Send records in bulk, and wait until all are acknowledged."""
-    settings = {"queue.buffering.max.kbytes": 500_000, "linger.ms": 5, "acks": "all"}
-    producer = Producer({**way.settings, **settings})
-    value = bytes(RECORD_BYTES)
-    for _ in range(count):
-        while True:
-            try:
-                producer.produce(topic, value)
-            except BufferError:
-                producer.poll(0.05)
-            else:
-                break
-    if producer.flush(_TIMEOUT_S):
-        raise TimeoutError("records were not acknowledged in time")
+    bulk.produce(way.settings, topic, bytes(RECORD_BYTES), count)
 
 
 def fetch(way: Way, topic: str, count: int) -> None:
     """Read so many records from the beginning."""
-    consumer = Consumer({**way.settings, "group.id": "bench", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    left, until = count, time.monotonic() + _TIMEOUT_S
-    while left > 0:
-        left -= len(consumer.consume(min(left, 5_000), 0.2))
-        if time.monotonic() > until:
-            raise TimeoutError("records did not come in time")
-    consumer.close()
+    bulk.fetch(way.settings, topic, count)
 
 
 def produce_one_by_one(way: Way, topic: str, count: int) -> None:

@@ -23,11 +23,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench import bulk
 from bench.processes import BrokerProcess, wait_until_ready
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.server.authority import Authority
@@ -50,6 +49,11 @@ class Way:
     @property
     def servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of librdkafka."""
+        return {"bootstrap.servers": self.servers, **self.librdkafka}
 
     def connect(self) -> socket.socket:
         sock = socket.create_connection(("127.0.0.1", self.port))
@@ -98,33 +102,13 @@ def _ways(ca: Path, clear: int, tls: int, mutual: int) -> list[Way]:
 
 def produce(way: Way, topic: str, megabytes: int) -> None:
     """Send records in bulk, and wait until all are acknowledged."""
-    settings: dict[str, Any] = {"queue.buffering.max.kbytes": 500_000, "linger.ms": 5}
-    producer = Producer({"bootstrap.servers": way.servers, **settings, **way.librdkafka})
     value = os.urandom(RECORD_BYTES)
-    for _ in range(megabytes * 1_000_000 // RECORD_BYTES):
-        while True:
-            try:
-                producer.produce(topic, value)
-            except BufferError:
-                producer.poll(0.05)
-            else:
-                break
-    if producer.flush(_TIMEOUT_S):
-        raise TimeoutError("records were not acknowledged in time")
+    bulk.produce(way.settings, topic, value, megabytes * 1_000_000 // RECORD_BYTES)
 
 
 def fetch(way: Way, topic: str, megabytes: int) -> None:
     """Read so much from the beginning."""
-    settings: dict[str, Any] = {"group.id": "bench", "enable.auto.commit": False}
-    consumer = Consumer({"bootstrap.servers": way.servers, **settings, **way.librdkafka})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    wanted = megabytes * 1_000_000 // RECORD_BYTES
-    count, until = 0, time.monotonic() + _TIMEOUT_S
-    while count < wanted:
-        count += len(consumer.consume(5_000, 0.2))
-        if time.monotonic() > until:
-            raise TimeoutError("records did not come in time")
-    consumer.close()
+    bulk.fetch(way.settings, topic, megabytes * 1_000_000 // RECORD_BYTES)
 
 
 def ask(way: Way, count: int) -> list[float]:
