@@ -4,7 +4,7 @@ Of a topic that shows a queue a client may do what rules allow both with the top
 queue. That is asked here, so that no gateway can forget it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from kafkaesque.access.rules import PatternKind
 from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.metadata.queue_names import may_be_in_vhost
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
+from kafkaesque.model.errors import InvariantBroken
 
 CommandT = TypeVar("CommandT", bound=ClientCommand)
 
@@ -47,6 +48,18 @@ def needed_as_well(
         return None
     queue = access.queue_of_view(name)
     return None if queue is None else (_OF_QUEUE[operation], ResourceType.QUEUE, queue)
+
+
+def check_rows(rows: Container[type | str], kinds: Iterable[type | str]) -> None:
+    """Check that a gateway's table says for each kind of request what it needs.
+
+    Raises:
+        InvariantBroken: one has no row, and so nobody would ask who may use it.
+    """
+    for each in kinds:
+        if each not in rows:
+            name = each if isinstance(each, str) else each.__name__
+            raise InvariantBroken(f"no row says what {name} needs")
 
 
 class Rights:

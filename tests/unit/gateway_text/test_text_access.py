@@ -17,7 +17,7 @@ from kafkaesque.broker.listeners import TEXT, AccessMode, default_listener
 from kafkaesque.broker.requests.access_commands import RemoveUser
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.network import Address
-from kafkaesque.gateway.text import authorization, log_in
+from kafkaesque.gateway.text import authorization, gateway, log_in
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import InvariantBroken
@@ -305,7 +305,7 @@ def test_each_command_has_a_row(required: TextCluster, monkeypatch: pytest.Monke
     assert set(authorization.ROWS) == set(get_args(Command))
     node = required.live.nodes[1]
     rows = {kind: row for kind, row in authorization.ROWS.items() if kind.__name__ != "Topics"}
-    monkeypatch.setattr(authorization, "ROWS", rows)
+    monkeypatch.setattr(gateway, "ROWS", rows)
     with pytest.raises(InvariantBroken, match="Topics"):
         TextGateway(node.broker.doors, node.chassis)
 

@@ -7,7 +7,7 @@ other protocols.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
@@ -15,7 +15,6 @@ from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.queueing.needs import Need, has, refusal_of
 from kafkaesque.gateway.queueing.own_queues import GENERATED, REPLY_PREFIX, REPLY_TO
-from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
@@ -97,17 +96,6 @@ ROWS: Final[Mapping[type[Method], Row]] = {
     m.TxRollback: _nothing,
     m.TxSelect: _nothing,
 }
-
-
-def check_rows(methods: Iterable[type[Method]]) -> None:
-    """Check that each method that clients send has a row.
-
-    Raises:
-        InvariantBroken: one has none, and so nobody would ask who may use it.
-    """
-    for each in methods:
-        if each not in ROWS:
-            raise InvariantBroken(f"no row says what {each.__name__} needs")
 
 
 def check_rights(channel: ChannelPort, method: Method) -> None:

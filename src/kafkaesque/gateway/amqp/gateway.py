@@ -11,8 +11,9 @@ from kafkaesque.broker.listeners import Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
+from kafkaesque.chassis.rights import check_rows
 from kafkaesque.env.network import Address
-from kafkaesque.gateway.amqp.authorization import check_rows
+from kafkaesque.gateway.amqp.authorization import ROWS
 from kafkaesque.gateway.amqp.connection import AmqpConnection
 from kafkaesque.gateway.queueing.desk import desk_of
 from kafkaesque.protocols.amqp.states import CLIENT_METHODS
@@ -27,7 +28,7 @@ class AmqpGateway(Gateway):
 
     def __init__(self, doors: Doors, chassis: Chassis) -> None:
         super().__init__(chassis)
-        check_rows(CLIENT_METHODS)
+        check_rows(ROWS, CLIENT_METHODS)
         self._desk: Final = desk_of(doors, chassis)
 
     def start(self, listener: Listener) -> Address:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.sqs.errors import SqsError
 from kafkaesque.protocols.sqs.names import read_arn, read_handle, read_url
 
@@ -94,17 +93,6 @@ ROWS: Final[Mapping[str, Row]] = {
     "TagQueue": _of_url(_O.ALTER, or_cluster=True),
     "UntagQueue": _of_url(_O.ALTER, or_cluster=True),
 }
-
-
-def check_rows(operations: Iterable[str]) -> None:
-    """Check that each operation has a row.
-
-    Raises:
-        InvariantBroken: one has none, and so nobody would ask who may use it.
-    """
-    for each in operations:
-        if each not in ROWS:
-            raise InvariantBroken(f"no row says what {each} needs")
 
 
 def check_rights(rights: Rights | None, operation: str, request: Any) -> None:

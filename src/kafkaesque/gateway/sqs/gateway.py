@@ -13,10 +13,10 @@ from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.chassis.request_login import RequestLogins
-from kafkaesque.chassis.rights import Rights
+from kafkaesque.chassis.rights import Rights, check_rows
 from kafkaesque.env.network import Address
 from kafkaesque.env.report_limit import ReportLimit
-from kafkaesque.gateway.sqs.authorization import check_rights, check_rows
+from kafkaesque.gateway.sqs.authorization import ROWS, check_rights
 from kafkaesque.gateway.sqs.call import Call, error_of
 from kafkaesque.gateway.sqs.changing import Changing
 from kafkaesque.gateway.sqs.connection import BODY_BYTES_MAX, REQUEST_ID_BYTES, SqsConnection
@@ -53,7 +53,7 @@ class SqsGateway(Gateway):
 
     def __init__(self, doors: Doors, chassis: Chassis) -> None:
         super().__init__(chassis)
-        check_rows(OPERATIONS)
+        check_rows(ROWS, OPERATIONS)
         self._dice = doors.dice
         self._configuration = doors.configuration
         finder = QueueFinder(doors)

@@ -1,11 +1,10 @@
 """What each command of the text protocol needs: one table. One without a row stops the start."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.text.commands import (
     Auth,
     Command,
@@ -80,17 +79,6 @@ ROWS: Final[Mapping[type[Command], Row]] = {
     Help: Row(_nothing, is_for_strangers=True),
     Quit: Row(_nothing, is_for_strangers=True),
 }
-
-
-def check_rows(commands: Iterable[type[Command]]) -> None:
-    """Check that each command has a row.
-
-    Raises:
-        InvariantBroken: one has none, and so nobody would ask who may use it.
-    """
-    for each in commands:
-        if each not in ROWS:
-            raise InvariantBroken(f"no row says what {each.__name__} needs")
 
 
 def is_for_strangers(command: Command) -> bool:

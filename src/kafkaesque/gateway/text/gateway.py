@@ -8,9 +8,9 @@ from kafkaesque.broker.listeners import TEXT, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions, Shared
-from kafkaesque.chassis.rights import Rights
+from kafkaesque.chassis.rights import Rights, check_rows
 from kafkaesque.env.network import Address, Framing
-from kafkaesque.gateway.text.authorization import check_rights, check_rows
+from kafkaesque.gateway.text.authorization import ROWS, check_rights
 from kafkaesque.gateway.text.connection import TextConnection
 from kafkaesque.gateway.text.consuming import Consumer
 from kafkaesque.gateway.text.held import Held
@@ -49,7 +49,7 @@ class TextGateway(Gateway):
 
     def __init__(self, doors: Doors, chassis: Chassis) -> None:
         super().__init__(chassis)
-        check_rows(get_args(Command))
+        check_rows(ROWS, get_args(Command))
         self.doors = doors
         self.clock = doors.clock
         self._publisher = Publisher(doors)
