@@ -4,21 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from kafkaesque.env.certificate import SHORT_NAMES
+
 #: Attribute and value, in the order in which the certificate has them: the most general first.
 Name = Sequence[tuple[str, str]]
 
-#: Short names of the attributes that RFC 2253 has them for, by how OpenSSL and Python call them.
-_SHORT: Final = {
-    "commonName": "CN",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "countryName": "C",
-    "streetAddress": "STREET",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
 _ESCAPED: Final = frozenset(',+"\\<>;\0')
 _HEX_ESCAPE: Final = re.compile(r"\\([0-9A-F]{2})")
 
@@ -34,7 +24,9 @@ def write_unambiguous(name: Name) -> str:
     As `\\,` a comma within a value would be taken for the end of it by almost every pattern, and
     whoever may choose a common name could so choose the attributes after it.
     """
-    return ",".join(f"{_SHORT.get(kind, kind)}={_escape(value)}" for kind, value in reversed(name))
+    return ",".join(
+        f"{SHORT_NAMES.get(kind, kind)}={_escape(value)}" for kind, value in reversed(name)
+    )
 
 
 def unescape_hex(text: str) -> str:
@@ -44,7 +36,7 @@ def unescape_hex(text: str) -> str:
 
 def common_names(name: Name) -> tuple[str, ...]:
     """Return the values of the attribute CN."""
-    return tuple(value for kind, value in name if _SHORT.get(kind, kind).upper() == "CN")
+    return tuple(value for kind, value in name if SHORT_NAMES.get(kind, kind).upper() == "CN")
 
 
 def _escape(value: str) -> str:

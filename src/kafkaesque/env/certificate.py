@@ -1,7 +1,23 @@
 """Who is at the other end of a connection, as its certificate says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import quote
+
+#: Short names of attributes (RFC 2253; RFC 4514, section 3), by what OpenSSL and Python call them.
+#: Others have none.
+SHORT_NAMES: Final[Mapping[str, str]] = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

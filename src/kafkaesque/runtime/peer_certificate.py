@@ -4,20 +4,8 @@ import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kafkaesque.env.certificate import PeerCertificate
+from kafkaesque.env.certificate import SHORT_NAMES, PeerCertificate
 
-#: Attribute types with a short name of their own (RFC 4514, section 3); others keep OpenSSL's.
-_SHORT: Final[Mapping[str, str]] = {
-    "commonName": "CN",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "countryName": "C",
-    "streetAddress": "STREET",
-    "domainComponent": "DC",
-    "userId": "UID",
-}
 _ESCAPED: Final = frozenset('"+,;<>\\')
 
 #: As `ssl` returns it: relative distinguished names, each of pairs of a type and a value.
@@ -48,7 +36,7 @@ def read_certificate(found: Mapping[str, Any]) -> PeerCertificate:
 def write_name(name: _Name) -> str:
     """Return a distinguished name as RFC 4514 writes it: the most special part first."""
     parts = [
-        "+".join(f"{_SHORT.get(kind, kind)}={_escape(value)}" for kind, value in part)
+        "+".join(f"{SHORT_NAMES.get(kind, kind)}={_escape(value)}" for kind, value in part)
         for part in name
     ]
     return ",".join(reversed(parts))
