@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from kafkaesque.broker.queues.disuse import DisuseClock
 from kafkaesque.broker.queues.host import QueueHost
 from kafkaesque.gateway.mqtt import wills
 from kafkaesque.gateway.mqtt.connection import MqttConnection
@@ -17,6 +19,7 @@ from kafkaesque.gateway.stomp.connection import StompConnection
 from kafkaesque.queues import decisions as d
 from kafkaesque.queues import replay as replay_module
 from kafkaesque.queues.state import State
+from kafkaesque.tables.log_table import Instant
 from tests.sim import troubled_clients as scenarios
 from tests.sim.seeds import some_of
 from tests.sim.test_light_invariants import find
@@ -118,14 +121,18 @@ def test_a_consumer_that_is_given_what_is_gone_is_found(monkeypatch: pytest.Monk
 
 
 def test_a_session_that_ends_by_the_wall_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def on_wanted(host: QueueHost) -> None:
-        host.wanted_ms = host._parts.clock.wall_ms()
+    def note_use(host: QueueHost) -> None:
+        host._disuse.note_use(host._parts.clock.wall_ms())
 
-    def unwanted_ms(host: QueueHost) -> int:
-        return 0 if host.queue.is_waited_for else host._parts.clock.wall_ms() - host.wanted_ms
+    def on_the_wall(act: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda clock, queue, now, *more: act(
+            clock, queue, Instant(now.wall_ms, now.wall_ms), *more
+        )
 
-    monkeypatch.setattr(QueueHost, "on_wanted", on_wanted)
-    monkeypatch.setattr(QueueHost, "unwanted_ms", property(unwanted_ms))
+    for name in ("begin", "is_over"):
+        monkeypatch.setattr(DisuseClock, name, on_the_wall(getattr(DisuseClock, name)))
+    for name in ("note_use", "on_wanted"):
+        monkeypatch.setattr(QueueHost, name, note_use)
     find(scenarios.jumping_clock_of_a_session, [1, 2], "a session has ended before its time")
 
 
