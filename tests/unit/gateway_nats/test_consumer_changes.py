@@ -105,3 +105,22 @@ def test_a_reader_that_waits_finds_what_its_new_filter_wants(three: Ground) -> N
     api.ask(f"CONSUMER.CREATE.{stream}.R", stream_name=stream, action="update", config=config)
     api.publish(f"{stream}.b", b"last")
     assert api.client.message()[4] == b"last"
+
+
+def test_a_consumer_that_nobody_asks_goes_though_no_leader_lasts_for_so_long() -> None:
+    ground = Ground()
+    api = Api(ground)
+    stream = new_stream(api)
+    asked, idle = (new_consumer(api, stream, inactive_threshold=250 * SECOND) for _ in range(2))
+    machine = ground.cluster._machines[ground.cluster.names[0]]
+    for ms in (130_000, 100_000):
+        ground.wait(ms)
+        # Who is silent for so long is cut off.
+        api = Api(ground)
+        api.pull(stream, asked, batch=1, no_wait=True)
+        assert "404" in api.status()
+        ground.cluster.restart(machine)
+        ground.loop.run_until(lambda: ground.cluster.is_back(machine), 60_000)
+    ground.wait(90_000)
+    found = Api(ground).ask(f"CONSUMER.NAMES.{stream}")["consumers"]
+    assert (asked in found, idle in found) == (True, False)
