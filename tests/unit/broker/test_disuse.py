@@ -39,9 +39,8 @@ class Counted:
         self.queue.new_leader()
         self.clock.begin(self.queue.table, self.queue.instant)
 
-    @property
-    def is_noted(self) -> bool:
-        """Whether the queue's log says for how long nobody has used it."""
+    def says_so(self) -> bool:
+        """Tell whether the queue's log says for how long nobody has used it."""
         return self.queue.table.state.disuse is not None
 
     @property
@@ -99,7 +98,7 @@ def test_whoever_uses_it_has_all_of_the_time_under_the_next_leader(use: str) -> 
     counted = Counted()
     counted.queue.pass_time(99 * HOUR_MS)
     assert not counted.is_over
-    assert counted.is_noted
+    assert counted.says_so()
     if use == "attach":
         counted.queue.attach(b"session")
         assert not counted.is_over
@@ -107,7 +106,7 @@ def test_whoever_uses_it_has_all_of_the_time_under_the_next_leader(use: str) -> 
         counted.queue.take(wait_ms=0)
     else:
         counted.queue.ask(r.NoteUse)
-    assert not counted.is_noted
+    assert not counted.says_so()
     counted.lead()
     assert counted.lasts_ms(at_most_ms=2 * EXPIRY_MS) == EXPIRY_MS
 
@@ -126,7 +125,7 @@ def test_nothing_is_written_down_of_what_is_in_use_or_was_a_moment_ago() -> None
     # A note that comes too late says nothing.
     counted.queue.attach(b"another")
     counted.queue.ask(r.NoteDisuse, unused_ms=1, wall_ms=1, step_ms=1)
-    assert not counted.is_noted
+    assert not counted.says_so()
 
 
 def test_a_snapshot_has_what_is_written_down() -> None:
