@@ -23,6 +23,9 @@ FILES = ("LICENSE", *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("
 DECISIONS = sorted((DOCS / "adr").glob("[0-9]*.md"))
 #: The address of a link, without its anchor.
 _LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+#: A name, such as that of an option: nothing with a space.
+_CODE = re.compile(r"<code>[\w.-]+</code>")
 
 
 def on_config(config: Any) -> Any:
@@ -54,6 +57,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     site_place = page.file.src_uri
     place = next((source for source, target in PAGES.items() if target == site_place), None)
     return _LINK.sub(lambda found: _fitting(found, site_place, place), markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Let names in tables be broken behind their dots, and nowhere else (see docs/site.css)."""
+    return _CELL.sub(lambda cell: _CODE.sub(_with_breaks, cell[0]), output)
+
+
+def _with_breaks(found: re.Match[str]) -> str:
+    return found[0].replace(".", ".<wbr>")
 
 
 def _fitting(found: re.Match[str], site_place: str, place: str | None) -> str:
