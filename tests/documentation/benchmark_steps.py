@@ -11,8 +11,8 @@ _QUICK: Final = "--peer none --quick --seconds 0.3"
 
 #: By how a command begins; the longest that fits counts.
 SMALLER: Final = {
-    "scripts/bench": f"scripts/bench {_QUICK} --only startup --only requests",
-    "scripts/bench --quick": f"scripts/bench {_QUICK} --only shares",
+    "scripts/bench": f"scripts/bench {_QUICK} --only startup",
+    "scripts/bench --quick": f"scripts/bench {_QUICK} --only requests",
     "scripts/bench --only latency": f"scripts/bench --only latency {_QUICK}",
     "scripts/bench --only transactions": f"scripts/bench --only transactions {_QUICK}",
     "scripts/bench --before ../checkout --only throughput": (
