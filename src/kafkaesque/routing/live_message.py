@@ -30,7 +30,7 @@ class Origin(NamedTuple):
     protocol: str
     #: The broker that the publisher is connected with.
     node: int
-    #: That broker's number for the connection; see `Live.new_connection`. 0: none.
+    #: That broker's number for the connection; see `Live.new_origin`. 0: none.
     connection: int
 
 

@@ -16,7 +16,6 @@ from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.client_facts import ClientFacts, SubscribedName
 from kafkaesque.chassis.link import Shared
-from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.mqtt.delivering import Delivering
 from kafkaesque.gateway.mqtt.desk import Desk
@@ -73,7 +72,6 @@ class MqttConnection(MqttLink):
         "_opening",
         "_publishing",
         "_shares",
-        "_stranger_bytes",
         "_subscribing",
         "_testament",
         "_tick_ms",
@@ -103,7 +101,6 @@ class MqttConnection(MqttLink):
         #: Asks the codec, and when.
         self._ticker: Timer | None = None
         self._tick_ms = 0
-        self._stranger_bytes = 0
 
     # -- from the network
 
@@ -113,13 +110,8 @@ class MqttConnection(MqttLink):
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        if self.is_over:
+        if self.is_over or self.exceeds_login(len(data)):
             return
-        if self.needs_login:
-            self._stranger_bytes += len(data)
-            if self._stranger_bytes > LOGIN_BYTES_MAX:
-                self.refuse(f"{LOGIN_BYTES_MAX} bytes have come before the log-in")
-                return
         self.note_activity()
         self._receive(data)
 

@@ -18,7 +18,6 @@ from kafkaesque import __version__
 from kafkaesque.broker.metadata.queue_names import STOMP_DURABLE_PREFIX
 from kafkaesque.chassis.client_facts import ClientFacts, SubscribedName
 from kafkaesque.chassis.link import Shared
-from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.queueing.desk import Desk
 from kafkaesque.gateway.queueing.event_line import EventLine
@@ -66,7 +65,6 @@ class StompConnection(StompLink):
         "_receipts",
         "_sending",
         "_settled",
-        "_stranger_bytes",
         "_subscribing",
         "_transactions",
         "_watch",
@@ -93,7 +91,6 @@ class StompConnection(StompLink):
         #: Acknowledgements that are gathered and not sent on yet.
         self._settled: list[Entry] = []
         self._watch: Timer | None = None
-        self._stranger_bytes = 0
 
     # -- from the network
 
@@ -103,13 +100,8 @@ class StompConnection(StompLink):
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        if self.is_over or self.speaks_http(data):
+        if self.is_over or self.speaks_http(data) or self.exceeds_login(len(data)):
             return
-        if self.needs_login:
-            self._stranger_bytes += len(data)
-            if self._stranger_bytes > LOGIN_BYTES_MAX:
-                self.refuse(f"{LOGIN_BYTES_MAX} bytes have come before the log-in")
-                return
         self.note_activity()
         self._receive(data)
 

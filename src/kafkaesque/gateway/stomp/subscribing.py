@@ -39,8 +39,6 @@ SELECTOR: Final = "selector"
 #: What makes a subscription durable: RabbitMQ's words, and ActiveMQ's name for one.
 DURABLE: Final = ("durable", "persistent")
 SUBSCRIPTION_NAME: Final = ("activemq.subscriptionName", "durable-subscription-name")
-#: NACK with `requeue:false` gives a message up at once.
-REQUEUE: Final = "requeue"
 PREFETCH_MAX: Final = 65_535
 #: Of a subscription's number; no connection opens more.
 _NUMBER_DIGITS_MAX: Final = 15

@@ -386,7 +386,6 @@ _write_two_longs = Struct(">qq").pack
 _write_two_ints = Struct(">ii").pack
 _write_int_and_long = Struct(">iq").pack
 _write_head_compact = Struct(">xihi").pack
-_write_head_v7 = Struct(">ihi").pack
 #: A partition without aborted transactions, up to the preferred read replica.
 _write_plain_compact = Struct(">ihqqqxi").pack
 _write_partition = Struct(">ihqqq").pack

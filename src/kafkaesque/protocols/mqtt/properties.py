@@ -61,10 +61,6 @@ class Properties(msgspec.Struct, frozen=True, kw_only=True):
 NO_PROPERTIES: Final = Properties()
 
 
-def _read_byte(data: bytes, at: int) -> tuple[int, int]:
-    return data[at], at + 1
-
-
 def _read_flag(data: bytes, at: int) -> tuple[int, int]:
     if data[at] > 1:
         raise protocol_error(f"a property is {data[at]}, and can be 0 or 1")
@@ -96,7 +92,6 @@ def _write_pair(pair: tuple[str, str]) -> bytes:
 _Reader = Callable[[bytes, int], tuple[Any, int]]
 _Writer = Callable[[Any], bytes]
 _FLAG: Final = (_read_flag, _write_byte)
-_BYTE: Final = (_read_byte, _write_byte)
 _U16: Final = (_read_u16, U16.pack)
 _U32: Final = (_read_u32, U32.pack)
 _VARINT: Final = (read_varint, write_varint)
