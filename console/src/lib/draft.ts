@@ -5,6 +5,9 @@ import type { Content, Message, MessagePage, NewMessage } from './types';
 
 /** So many headers of a message are shown, and may be published. */
 export const HEADERS_MAX = 100;
+/** The longest request to publish: the broker takes 1 MiB. */
+const REQUEST_BYTES_MAX = 1_000_000;
+const TOO_LONG = 'It is too long to be sent again from here.';
 
 export interface DraftHeader {
   name: string;
@@ -34,17 +37,17 @@ export async function draftOf(topic: string, message: Message): Promise<Draft> {
   const { partition, offset } = message;
   const page = await get<MessagePage>(path(['topics', topic, 'messages'], { partition, offset, limit: 1, show: 'hex' }));
   const found = page.items.find((each) => each.offset === offset);
-  if (!found) throw new Error('it is not there any more');
+  if (!found) throw new Error('It is not there any more.');
   const parts = [found.key, found.value, ...found.headers.map((each) => each.value)];
   if (parts.some((each) => each.is_cut) || found.headers.length >= HEADERS_MAX) {
-    throw new Error(`it is too long for a page: ${repeatLine(topic, partition, offset)}`);
+    throw new Error(TOO_LONG);
   }
   const bytes = parts.map(bytesOf);
   const texts = bytes.map(textOf);
   const isBytes = texts.some((each) => each === undefined);
   const written = isBytes ? bytes.map((each) => each && base64(each)) : texts;
-  const [key, value, ...headers] = written.map((each) => each ?? null);
-  return {
+  const [key = null, value = null, ...headers] = written.map((each) => each ?? null);
+  const draft = {
     hasKey: key !== null,
     key: key ?? '',
     hasValue: value !== null,
@@ -53,6 +56,8 @@ export async function draftOf(topic: string, message: Message): Promise<Draft> {
     partition: String(partition),
     isBytes,
   };
+  if (new Blob([JSON.stringify(messageOf(draft))]).size > REQUEST_BYTES_MAX) throw new Error(TOO_LONG);
+  return draft;
 }
 
 export function messageOf(draft: Draft): NewMessage {
@@ -80,7 +85,8 @@ export function publishLine(topic: string, draft: Draft): string {
   return `printf '%s\\n' ${quoted(JSON.stringify(line))} | ${[...words, '--format', 'json'].map(quoted).join(' ')}`;
 }
 
-function repeatLine(topic: string, partition: number, offset: number): string {
+/** The command that sends a message again as it is. */
+export function repeatLine(topic: string, { partition, offset }: Message): string {
   const read = ['kafkaesque', 'consume', topic, '--partition', `${partition}`, '--offset', `${offset}`, '--max', '1', '--json'];
   const write = ['kafkaesque', 'publish', topic, '--partition', `${partition}`, '--format', 'json'];
   return `${read.map(quoted).join(' ')} | ${write.map(quoted).join(' ')}`;
