@@ -275,6 +275,8 @@ class Subscribing:
                 raise refusal
             if link.is_closed:
                 subscription.end(is_failed=False)
+                # A mistake behind it is told when all before it is done.
+                then()
                 return
             self._all[number] = subscription
             self._ids[event.subscription_id] = number
