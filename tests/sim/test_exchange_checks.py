@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -159,10 +159,10 @@ def test_a_message_that_is_routed_by_another_key_comes_to_a_wrong_queue(
 def test_a_message_that_is_kept_under_another_key_is_altered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    message = Outgoing.message
+    messages = Outgoing.messages
 
-    def miswrite(self: Outgoing, event: Published) -> Any:
-        return message(self, msgspec.structs.replace(event, routing_key="another"))
+    def miswrite(self: Outgoing, exchange: str, bodies: Sequence[bytes]) -> Any:
+        return messages(self._replace(keys=("another", *self.keys[1:])), exchange, bodies)
 
-    monkeypatch.setattr(Outgoing, "message", miswrite)
+    monkeypatch.setattr(Outgoing, "messages", miswrite)
     find("altered")
