@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaesque.gateway.queueing.own_queues import GENERATED
 from kafkaesque.gateway.stomp.topic_queues import AHEAD_MAX
+from kafkaesque.protocols.amqp import methods as m
 from tests.unit.gateway_amqp.kit import PATIENCE_MS
 from tests.unit.gateway_stomp.kit import Ground, StompClient, new_name
 
@@ -50,6 +51,21 @@ def test_what_is_sent_between_two_subscriptions_is_not_for_the_second(client: St
     client.receipt("all")
     assert client.message().get("subscription") == "t"
     assert client.silent()
+
+
+def test_queues_are_made_once_behind_an_exchange_that_was_not_heard_of() -> None:
+    """Its SUBSCRIBE has to ask first, and makes its queue after those that follow."""
+    ground = Ground(brokers=3)
+    amqp, client = ground.amqp(1), ground.stomp(3)
+    topic, exchange, before = new_name(), new_name(), own_queues(ground)
+    amqp.call(m.ExchangeDeclare(exchange=exchange, type="topic"), m.ExchangeDeclareOk)
+    said = {"destination": f"/exchange/{exchange}/k", "id": "x", "receipt": "x"}
+    client.send("SUBSCRIBE", said)
+    subscribe_to_all(client, topic, end=3)
+    for receipt in ("x", "0", "1", "2"):
+        client.receipt(receipt)
+    ground.wait(1_000)
+    assert own_queues(ground) - before == 4
 
 
 def test_a_mistake_is_told_in_its_turn_and_what_was_made_ahead_goes(

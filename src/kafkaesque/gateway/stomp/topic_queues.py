@@ -9,7 +9,6 @@ message that the second one is not to get.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
@@ -55,29 +54,24 @@ class TopicQueues:
     def __init__(self, link: StompLink, queues: Queues) -> None:
         self._link: Final = link
         self._queues: Final = queues
-        #: In the order of their frames.
-        self._making: Final[deque[_Making]] = deque()
+        #: Ahead of their turn, by the identity of the frame that each of them keeps.
+        self._making: Final[dict[int, _Making]] = {}
 
     def make_ahead(
         self, events: Iterable[Subscribed], bind_of: Callable[[Subscribed], Bind | None]
     ) -> None:
-        """Begin to make the queues of the next frames; None: a frame's is not made ahead.
-
-        Those that were begun are the first of them.
-        """
-        begun = len(self._making)
-        for event in islice(events, begun, AHEAD_MAX):
+        """Begin to make the queues of the next frames; None: a frame's is not made ahead."""
+        for event in islice(events, AHEAD_MAX):
+            if id(event) in self._making:
+                continue
             bind = bind_of(event)
             if bind is None:
                 return
-            self._begin(event, bind)
+            self._making[id(event)] = self._begin(event, bind)
 
     def get(self, event: Subscribed, bind: Bind, then: Callable[[QueueState], None]) -> None:
         """Go on with the queue of a frame whose turn it is, when it is there and bound."""
-        if not self._making or self._making[0].event is not event:
-            self._making.clear()
-            self._begin(event, bind)
-        making = self._making.popleft()
+        making = self._making.pop(id(event), None) or self._begin(event, bind)
 
         def act(outcome: Outcome) -> None:
             if isinstance(outcome, RequestRefused):
@@ -89,9 +83,8 @@ class TopicQueues:
         if making.outcome is not None:
             making.then(making.outcome)
 
-    def _begin(self, event: Subscribed, bind: Bind) -> None:
+    def _begin(self, event: Subscribed, bind: Bind) -> _Making:
         making = _Making(event)
-        self._making.append(making)
 
         def on_made(outcome: Outcome) -> None:
             if isinstance(outcome, RequestRefused) or self._link.connection is None:
@@ -103,3 +96,4 @@ class TopicQueues:
             )
 
         self._queues.make_own(on_made)
+        return making
