@@ -144,6 +144,11 @@ def test_names_of_mqtt_are_routed_to_topics(cli: Cli) -> None:
     cli("exchange", "publish", "amq.topic", "x", "--key", f"{prefix}.kitchen.last")
     read = cli("consume", topic, "--from-beginning", "--max", "9", "--json").messages
     assert read[-1]["key"] == f"{prefix}.kitchen.last"
+    cli("route", "create", f"{prefix}/kitchen/debug", topic)
+    again = cli("route", "create", f"{prefix}/kitchen/debug", "--live-only", code=1)
+    assert f"{prefix}/kitchen/debug/# still goes to topic {topic}" in again.errors
+    cli("route", "delete", f"{prefix}/kitchen/debug", topic)
+    cli("route", "create", f"{prefix}/kitchen/debug", "--live-only")
     cli("route", "delete", f"{prefix}/kitchen/debug", "--live-only")
     assert topic in [each["name"] for each in cli("route", "test", debug, "--json").document]
     cli("route", "create", f"{prefix}/kitchen", topic)

@@ -110,6 +110,12 @@ def same_place(binding: Binding, bindings: Iterable[Found]) -> list[Binding]:
     return [each.as_binding() for each in bindings if (each.key, each.kind, each.name) == place]
 
 
+def topics_of(key: str, bindings: Iterable[Found]) -> list[str]:
+    """Return the topics that routes of just these names lead to, each once."""
+    found = {each.topic for each in bindings if each.key == key and each.is_route}
+    return sorted(found - {LIVE_ONLY})
+
+
 def key_of(names: str) -> str:
     """Return the pattern of AMQP for names that begin so, or that a filter of MQTT matches."""
     try:

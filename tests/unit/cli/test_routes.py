@@ -18,6 +18,7 @@ from kafkaesque.cli.routes import (
     replaced,
     same_place,
     shown_names,
+    topics_of,
 )
 
 LONGEST = {LONGEST_MATCH: True}
@@ -104,3 +105,15 @@ def test_a_route_that_is_said_in_another_way_takes_the_place_of_the_first() -> N
     made = binding_of("house", "house", 2, beside=False)
     assert replaced(made, bindings) == [bindings[0].as_binding()]
     assert same_place(made, bindings) == [each.as_binding() for each in bindings[:4]]
+
+
+def test_routes_of_the_same_names_all_count() -> None:
+    bindings = [
+        Found("house.#", EXCHANGE, "amq.topic", LONGEST),
+        Found("house.#", TOPIC, "b", LONGEST),
+        Found("house.#", TOPIC, "a", {}),
+        Found("house.#", QUEUE, "queue", {}),
+        Found("#", TOPIC, "all", LONGEST),
+    ]
+    assert topics_of("house.#", bindings) == ["a", "b"]
+    assert topics_of("#.x", bindings) == []

@@ -1,6 +1,7 @@
 """`kafkaesque route`: create, list, delete and test."""
 
 import json as json_module
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from kafkaesque.cli.arguments import (
     wrong_usage,
 )
 from kafkaesque.cli.completion import topic_names
+from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table
 
 if TYPE_CHECKING:
@@ -86,10 +88,16 @@ def create(
     where = requests.Where(bootstrap, VHOST)
     binding = routes.binding_of(names, topic, levels, beside=beside)
     requests.alter_binding(where, binding, requests.CREATE)
+    bindings = _bindings(bootstrap)
     # Only now: nothing that is published meanwhile is lost.
-    for each in routes.replaced(binding, _bindings(bootstrap)):
+    for each in routes.replaced(binding, bindings):
         requests.alter_binding(where, each, requests.DELETE)
     shown = routes.shown_names(binding.key)
+    if live_only and (topics := routes.topics_of(binding.key, bindings)):
+        raise CommandFailed(
+            f"{shown} still goes to topic {topics[0]}: routes of the same names all count",
+            hint=f"kafkaesque route delete {shlex.quote(shown)} {topics[0]}",
+        )
     sentence = f"{shown} is live only" if topic is None else f"{shown} goes to topic {topic}"
     Screen(json=json).done(sentence, {"names": shown, "topic": topic})
 
