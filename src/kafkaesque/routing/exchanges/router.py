@@ -130,9 +130,11 @@ class _Walk:
         if filters or not matcher.goes_by_keys:
             self.goes_by_keys = False
         has_matched = False
-        rows = matcher.rows(self.keys, self._message)
-        if exchange.lengths:
-            rows = _longest(exchange, self.keys, self._message)
+        rows = (
+            _longest(exchange, self.keys, self._message)
+            if exchange.lengths
+            else matcher.rows(self.keys, self._message)
+        )
         for row in rows:
             if filters:
                 selector = filters.get(row)
