@@ -167,6 +167,31 @@ def test_priorities_hold_across_brokers_and_a_change_of_leader() -> None:
     assert low.silent()
 
 
+def test_a_consumer_that_may_have_no_more_keeps_its_queue_under_the_next_leader() -> None:
+    """It asks for nothing, and so the next leader hears of it only when it shows itself."""
+    ground = Ground(seed=4, brokers=3)
+    setup = ground.client(1)
+    setup.open()
+    other, queue = setup.queue(), setup.queue(**{"x-expires": 2_000})
+    leader = leader_of(ground, queue)
+    client = ground.client(next(each for each in (1, 2, 3) if each != leader))
+    client.open()
+    client.call(m.BasicQos(prefetch_count=1, is_global=True), m.BasicQosOk)
+    for name in (other, queue):
+        client.call(m.BasicConsume(queue=name, consumer_tag=name), m.BasicConsumeOk)
+    client.publish(b"first", other)
+    tag = client.delivery()[0].delivery_tag
+    client.publish(b"second", queue)
+    # Until no request of before waits any more.
+    ground.wait(35_000)
+    ground.kill(leader)
+    ground.wait(30_000)
+    client.send(1, m.BasicAck(delivery_tag=tag))
+    seen: list[bytes] = []
+    while b"second" not in seen:
+        drain(client, len(set(seen)) + 1, seen)
+
+
 def restart(ground: Ground) -> AmqpClient:
     """Stop a broker that runs alone, start it again, and connect with it."""
     machine = ground.cluster._machines[ground.cluster.names[0]]

@@ -9,7 +9,8 @@ A new leader begins with what was written down, and what has gone by since then 
 both brokers; but not with more than a step of that, nor with less than nothing. So clocks that
 differ, and a time in which nobody led, change the count by a step at most; without a note it begins
 anew. What it finds to be over stays for a grace: who could not come while there was no leader can
-do so now.
+do so now. Nor does it know who is attached: consumers that ask for nothing show themselves only
+every few seconds.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ STEPS: Final = 10
 STEP_MS_MIN: Final = 60_000
 #: So long a new leader lets a queue be whose time is over.
 GRACE_MS: Final = 60_000
+#: And so long also if the queue may be unused for less: twice as long as consumers are silent.
+GRACE_MS_MIN: Final = 10_000
 
 
 class DisuseClock:
@@ -70,7 +73,8 @@ class DisuseClock:
             return False
         unused_ms = now.now_ms - self._used_ms
         if unused_ms >= expiry_ms:
-            return now.now_ms - self._led_ms >= min(GRACE_MS, expiry_ms)
+            grace_ms = max(GRACE_MS_MIN, min(GRACE_MS, expiry_ms))
+            return now.now_ms - self._led_ms >= grace_ms
         self._maybe_note(queue, now, unused_ms, expiry_ms)
         return False
 
