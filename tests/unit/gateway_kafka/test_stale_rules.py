@@ -76,7 +76,7 @@ from kafkaesque.protocols.kafka.messages.elect_leaders_request import (
     TopicPartitions,
 )
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
-from kafkaesque.routing.exchanges.kinds import ALTERNATE
+from kafkaesque.routing.exchanges.kinds import ALTERNATE, LONGEST_MATCH
 from kafkaesque.routing.exchanges.records import Destination
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.secured import (
@@ -228,6 +228,29 @@ def test_a_binding_leads_where_one_may_write(cluster: LiveCluster) -> None:
     assert isinstance(submit(cluster, binding), QueueNotAuthorized)
     allow(cluster, "alice", Operation.WRITE, ResourceType.QUEUE, "theirs")
     assert not isinstance(submit(cluster, binding), NotAuthorized)
+    forget_rules(cluster, "alice")
+
+
+def test_a_longest_match_takes_messages_from_others_and_needs_write_on_the_exchange(
+    cluster: LiveCluster,
+) -> None:
+    def binding(is_longest: bool) -> ClientCommand:
+        return of(
+            "alice",
+            BindDestination,
+            vhost="/",
+            source="amq.topic",
+            destination=Destination("theirs"),
+            key="house.kitchen.#",
+            arguments={LONGEST_MATCH: is_longest},
+        )
+
+    allow(cluster, "alice", Operation.READ, ResourceType.EXCHANGE, "amq.topic")
+    allow(cluster, "alice", Operation.WRITE, ResourceType.QUEUE, "theirs")
+    assert not isinstance(submit(cluster, binding(False)), NotAuthorized)
+    assert isinstance(submit(cluster, binding(True)), ExchangeNotAuthorized)
+    allow(cluster, "alice", Operation.WRITE, ResourceType.EXCHANGE, "amq.topic")
+    assert not isinstance(submit(cluster, binding(True)), NotAuthorized)
     forget_rules(cluster, "alice")
 
 

@@ -94,7 +94,7 @@ from kafkaesque.model.errors import (
     VhostNotAuthorized,
 )
 from kafkaesque.model.ids import TopicId
-from kafkaesque.routing.exchanges.kinds import ALTERNATE, LOG
+from kafkaesque.routing.exchanges.kinds import ALTERNATE, LOG, LONGEST_MATCH
 
 
 class _Case:
@@ -341,9 +341,17 @@ def _exchange_deletion(case: _Case) -> NotAuthorized | None:
 
 
 def _binding(case: _Case) -> NotAuthorized | None:
-    """A binding reads from where it begins, and writes where it leads."""
+    """A binding reads from where it begins, and writes where it leads.
+
+    One that asks for the longest match keeps messages from shorter ones, which others have made.
+    Whoever leads it to the exchange itself has to have the same right.
+    """
     command = case.command
     to = command.destination
+    if isinstance(command, BindDestination) and command.arguments.get(LONGEST_MATCH) is True:
+        refusal = _exchange(case, Operation.WRITE, command.source)
+        if refusal is not None:
+            return refusal
     if to.is_topic and not case.may(Operation.WRITE, ResourceType.TOPIC, to.name):
         return TopicNotAuthorized(case.words(Operation.WRITE, ResourceType.TOPIC, to.name))
     if to.is_exchange:
