@@ -149,7 +149,8 @@ def test_names_of_mqtt_are_routed_to_topics(cli: Cli) -> None:
     assert f"{prefix}/kitchen/debug/# still goes to topic {topic}" in again.errors
     cli("route", "delete", f"{prefix}/kitchen/debug", topic)
     cli("route", "create", f"{prefix}/kitchen/debug", "--live-only")
-    cli("route", "delete", f"{prefix}/kitchen/debug", "--live-only")
+    gone = cli("route", "delete", f"{prefix}/kitchen/debug", "--live-only")
+    assert gone.output == f"no route says that {prefix}/kitchen/debug/# is live only\n"
     assert topic in [each["name"] for each in cli("route", "test", debug, "--json").document]
     cli("route", "create", f"{prefix}/kitchen", topic)
     rows = cli("route", "list", "--json").document

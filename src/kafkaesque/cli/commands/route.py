@@ -125,7 +125,7 @@ def delete(
     for each in routes.same_place(binding, _bindings(bootstrap)):
         requests.alter_binding(requests.Where(bootstrap, VHOST), each, requests.DELETE)
     shown = routes.shown_names(binding.key)
-    place = "is not kept live only" if topic is None else f"goes to topic {topic}"
+    place = "is live only" if topic is None else f"goes to topic {topic}"
     sentence = f"no route says that {shown} {place}"
     Screen(json=json).done(sentence, {"names": shown, "topic": topic})
 
