@@ -114,6 +114,11 @@ class RealDirectory:
         os.close(fd)
 
 
+def descriptor_of(file: File) -> int:
+    """Return the descriptor of a file of such a directory."""
+    return _real(file).fd
+
+
 def _real(file: File) -> RealFile:
     if not isinstance(file, RealFile):
         raise TypeError(f"{file!r} is not a file of this disk")

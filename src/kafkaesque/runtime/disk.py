@@ -12,10 +12,12 @@ from typing import Final
 
 from kafkaesque.env.disk import ArgumentT, BlockingDisk, File, ResultT, StepT
 from kafkaesque.model.errors import DiskFailed
-from kafkaesque.runtime.directory import LOCK_NAME, TRASH_NAME, RealDirectory
+from kafkaesque.runtime.directory import LOCK_NAME, TRASH_NAME, RealDirectory, descriptor_of
 from kafkaesque.runtime.file import disk_error
 from kafkaesque.runtime.freeing import FreeingThread, open_to_free
 from kafkaesque.runtime.heavy_work import HeavyRun, HeavyWork
+from kafkaesque.runtime.kernel_syncs import KernelSyncs
+from kafkaesque.runtime.poller import Poller
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
 #: A sync of so few files is somebody's latency (the write-ahead log's) and has threads of its own.
@@ -30,8 +32,13 @@ WORK_THREADS_MAX: Final = 2
 class RealDisk(RealDirectory):
     """The files below one directory, which belongs to this process alone while it is open."""
 
-    def __init__(self, root: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> None:
-        """Make the directory if it is missing, and lock it.
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        loop: asyncio.AbstractEventLoop,
+        poller: Poller | None = None,
+    ) -> None:
+        """Make the directory if it is missing, and lock it; without `poller` threads sync alone.
 
         Raises:
             DiskFailed: another process has it, or it cannot be used.
@@ -52,6 +59,7 @@ class RealDisk(RealDirectory):
         self._urgent_syncers: Final = WorkerPool(
             "disk-sync-urgent", URGENT_SYNC_THREADS_MAX, self._mailbox
         )
+        self._kernel_syncs: Final = None if poller is None else KernelSyncs.open(poller)
         self._syncers: Final = WorkerPool("disk-sync", SYNC_THREADS_MAX, self._mailbox)
         self._workers: Final = WorkerPool("work", WORK_THREADS_MAX, self._mailbox)
         self._freeing: Final = FreeingThread(self._mailbox)
@@ -67,6 +75,8 @@ class RealDisk(RealDirectory):
         self._closed = True
         self._mailbox.close()
         self._heavy.close()
+        if self._kernel_syncs is not None:
+            self._kernel_syncs.close()
         for pool in (self._urgent_syncers, self._syncers, self.readers, self._workers):
             pool.close()
         self._freeing.close()
@@ -128,6 +138,8 @@ class RealDisk(RealDirectory):
             on_done(error if error is None else _as_disk_failed(error, "sync"))
 
         urgent = len(files) + len(directories) <= URGENT_SYNC_FILES_MAX
+        if urgent and not directories and self._sync_in_kernel(files, on_done):
+            return
         pool = self._urgent_syncers if urgent else self._syncers
         pool.submit(lambda: self.sync_blocking(files, directories), done)
 
@@ -159,6 +171,21 @@ class RealDisk(RealDirectory):
         return run
 
     # Inside
+
+    def _sync_in_kernel(
+        self, files: tuple[File, ...], on_done: Callable[[DiskFailed | None], None]
+    ) -> bool:
+        """Begin a sync that needs no thread; return whether it has begun."""
+        if self._kernel_syncs is None:
+            return False
+
+        def done(number: int) -> None:
+            # Until now the files are held: a descriptor that is closed is another file's soon.
+            paths = ", ".join(each.path for each in files)
+            error = OSError(number, os.strerror(number)) if number else None
+            on_done(None if error is None else disk_error(error, "cannot sync", paths))
+
+        return self._kernel_syncs.submit([descriptor_of(each) for each in files], done)
 
     def _next_trash_name(self) -> str:
         """Return a name that nothing in the trash has: in a container all processes have one id."""

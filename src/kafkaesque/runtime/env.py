@@ -7,6 +7,7 @@ from kafkaesque.env import Env
 from kafkaesque.runtime.disk import RealDisk
 from kafkaesque.runtime.loop import OnFatal, RealClock, RealDice
 from kafkaesque.runtime.network import RealNetwork
+from kafkaesque.runtime.poller import Poller
 from kafkaesque.runtime.turns import Turns
 
 
@@ -21,9 +22,14 @@ class RealEnv:
         Raises:
             DiskFailed: the directory cannot be used, or another process uses it.
         """
-        self.disk = RealDisk(root, loop)
         turns = Turns(loop)
-        self.network = RealNetwork(loop, turns, self.disk.readers, on_fatal)
+        self._poller = poller = Poller(loop, turns)
+        try:
+            self.disk = RealDisk(root, loop, poller)
+        except BaseException:
+            poller.close()
+            raise
+        self.network = RealNetwork(loop, turns, poller, self.disk.readers, on_fatal)
         self.env = Env(
             clock=RealClock(turns), dice=RealDice(), disk=self.disk, network=self.network
         )
@@ -33,3 +39,4 @@ class RealEnv:
         self.network.abort()
         self.network.shut()
         self.disk.close()
+        self._poller.close()

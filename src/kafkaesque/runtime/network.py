@@ -65,10 +65,11 @@ class RealNetwork:
         self,
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
+        poller: Poller,
         readers: WorkerPool,
         on_fatal: OnFatal,
     ) -> None:
-        self._poller: Final = Poller(loop, turns)
+        self._poller: Final = poller
         self.shared: Final = Shared(turns, self._poller, readers, on_fatal)
         self._resolvers: Final = WorkerPool("resolve", RESOLVE_THREADS_MAX, Mailbox(loop))
         #: Everything that is open, in the order of opening.
@@ -289,8 +290,7 @@ class RealNetwork:
             connection.abort()
 
     def shut(self) -> None:
-        """Watch nothing any more; after `abort`."""
-        self._poller.close()
+        """Resolve nothing any more; after `abort`."""
         self._resolvers.close()
 
     @property

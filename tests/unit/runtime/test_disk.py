@@ -9,6 +9,7 @@ from kafkaesque.model.errors import DiskFailed, DiskFull, ReadFailed
 from kafkaesque.runtime.directory import RealDirectory
 from kafkaesque.runtime.disk import RealDisk
 from kafkaesque.runtime.freeing import FreeingThread
+from kafkaesque.runtime.kernel_syncs import KernelSyncs
 from kafkaesque.runtime.loop import new_loop
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 from tests.unit.env.worlds import RealWorld
@@ -56,6 +57,8 @@ def test_what_the_device_refuses_names_the_file_and_the_reason(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = world.env.disk.open("log", create=True)
+    # The kernel's own syncs have tests of their own.
+    monkeypatch.setattr(KernelSyncs, "submit", lambda *_: False)
 
     def broken(*_: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
