@@ -123,6 +123,11 @@ class Policy:
         return self.counts_bytes or self.bytes_max > 0
 
     @property
+    def is_freed_by_settling(self) -> bool:
+        """Whether somebody may wait for a settlement: the next of its group, or who needs room."""
+        return self.is_ordered or self.in_flight_max > 0 or self.counts_in_flight
+
+    @property
     def refuses(self) -> bool:
         """Whether publishers are refused when the queue is too long."""
         return self.overflow in (Overflow.REJECT, Overflow.REJECT_AND_DEAD_LETTER)

@@ -35,6 +35,8 @@ from kafkaesque.tables.replicated import ReplicatedTable
 
 #: Requests to one table that wait for their answers.
 WAITING_MAX = 20_000
+#: A request for whose answer nobody waits is decided after so long, if nothing else comes before.
+PATIENCE_MS = 5
 #: A leader that could not append, for a full disk or so, decides nothing for this long.
 LEAD_AGAIN_MS = 500
 
@@ -293,15 +295,25 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         #: Requests of this turn.
         self._requests: list[RequestT] = []
         self._is_turn_asked = False
+        #: Whether a timer runs for requests that are patient.
+        self._is_waiting = False
         self._timer: Timer | None = None
         self._timer_ms: int | None = None
 
     # -- requests
 
-    def ask(self, request: RequestT, on_result: Callable[[ResultT], None]) -> None:
+    def ask(
+        self,
+        request: RequestT,
+        on_result: Callable[[ResultT], None],
+        *,
+        is_patient: bool = False,
+    ) -> None:
         """Bring a request to the leader's table; `on_result` is called exactly once.
 
-        It is decided at the end of this turn, and answered when that is committed.
+        It is decided at the end of this turn, and answered when that is committed. One that is
+        patient is decided with what comes to the table next, after `PATIENCE_MS` at the latest: so
+        it shares a commit. Requests are decided in the order in which they came in any case.
         """
         if not self.table.is_leading:
             on_result(self.kind.not_leader)
@@ -310,6 +322,19 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         else:
             self._waiting[request.token] = on_result
             self._requests.append(request)
+            if is_patient:
+                self._wait_for_company()
+            else:
+                self._ask_turn()
+
+    def _wait_for_company(self) -> None:
+        if not self._is_turn_asked and not self._is_waiting:
+            self._is_waiting = True
+            self._clock.call_later(PATIENCE_MS, self._on_waited)
+
+    def _on_waited(self) -> None:
+        self._is_waiting = False
+        if self._requests:
             self._ask_turn()
 
     def _ask_turn(self) -> None:

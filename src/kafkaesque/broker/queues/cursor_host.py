@@ -183,10 +183,16 @@ class CursorHost(QueueHost):
             self._again.cancel()
             self._again = None
 
-    def ask(self, request: r.Request, on_result: Callable[[r.Answer], None]) -> None:
+    def ask(
+        self,
+        request: r.Request,
+        on_result: Callable[[r.Answer], None],
+        *,
+        is_patient: bool = False,
+    ) -> None:
         """See `PartitionTableHost`. Where the cursor is set elsewhere, reading goes on there."""
         if not isinstance(request, r.Seek):
-            super().ask(request, on_result)
+            super().ask(request, on_result, is_patient=is_patient)
             return
 
         def on_answer(answer: r.Answer) -> None:

@@ -272,15 +272,19 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
             return 0
         return self._parts.clock.now_ms() - self.wanted_ms
 
-    def ask_engine(self, request: r.Request, on_answer: OnAnswer) -> None:
+    def ask_engine(
+        self, request: r.Request, on_answer: OnAnswer, *, is_patient: bool = False
+    ) -> None:
         """Bring a request to the engine, under the policy that the queue's options say.
+
+        One that is patient may wait for company (`PartitionTableHost.ask`).
 
         Raises:
             RequestRefused: this broker does not lead.
         """
         self.partition()
         self._is_configured()
-        self.ask(request, on_answer)
+        self.ask(request, on_answer, is_patient=is_patient)
 
     def extend_wait(self, name: ConsumerName, wait_ms: int) -> None:
         """Let somebody who waits for messages wait so long from now, if this broker leads."""

@@ -88,7 +88,12 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             _redrive(host, parts, target, on_done)
         case _:
             asked, answer = _engine_request(host, request)
-            host.ask_engine(asked, _told(on_done, answer))
+            is_patient = (
+                isinstance(request, q.SettleMessages)
+                and request.is_patient
+                and not host.queue.state.policy.is_freed_by_settling
+            )
+            host.ask_engine(asked, _told(on_done, answer), is_patient=is_patient)
 
 
 def _redrive(host: QueueHost, parts: HostParts, target: str, on_done: OnDone) -> None:

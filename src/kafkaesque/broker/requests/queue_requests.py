@@ -107,6 +107,8 @@ class SettleMessages(QueueRequest, frozen=True, tag="settle-messages", kw_only=T
     claims: list[Claim]
     #: Whether to settle a message whose lock has ended and that nobody has taken since.
     may_be_late: bool = False
+    #: Whether nobody waits for it, so that it may be written with what the queue has to write next.
+    is_patient: bool = False
 
 
 class ReleaseMessages(QueueRequest, frozen=True, tag="release-messages", kw_only=True):

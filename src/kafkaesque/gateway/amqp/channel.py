@@ -212,7 +212,7 @@ class Channel(ChannelPort):
 
     def flush(self) -> None:
         """Send on what was said of deliveries, and ask for more."""
-        self._settling.flush()
+        self._settling.flush(is_awaited=False)
         self._consuming.go_on()
 
     def go_on(self) -> None:

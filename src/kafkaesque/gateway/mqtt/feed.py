@@ -243,11 +243,18 @@ class Feed:
         self._is_flush_due = False
         claims, self._settled = self._settled, []
         if claims:
-            self._ask_to_settle(joined(claims), lambda: None)
+            self._ask_to_settle(joined(claims), lambda: None, is_awaited=False)
 
-    def _ask_to_settle(self, claims: list[Claim], then: Callable[[], None]) -> None:
+    def _ask_to_settle(
+        self, claims: list[Claim], then: Callable[[], None], *, is_awaited: bool = True
+    ) -> None:
         # A lock that has ended does no harm if nobody has had the message since.
-        settle = q.SettleMessages(log_id=self.queue.topic_id, claims=claims, may_be_late=True)
+        settle = q.SettleMessages(
+            log_id=self.queue.topic_id,
+            claims=claims,
+            may_be_late=True,
+            is_patient=not is_awaited,
+        )
 
         def on_done(_: q.ClaimsResult | RequestRefused) -> None:
             then()

@@ -283,7 +283,7 @@ class Consumer(ABC):
             link.charge(CONSUMER_BYTE_RATE, size)
         self._give_back([each.claim for each in messages[count:]])
         if self.is_settled_when_sent:
-            self._settlements.flush()
+            self._settlements.flush(is_awaited=False)
 
     def on_settled(self, count: int = 1) -> None:
         """The client has said what becomes of messages."""

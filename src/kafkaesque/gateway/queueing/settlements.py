@@ -95,10 +95,13 @@ class Settlements(ABC):
         queue = self._desk.doors.cluster.state.queues_by_log.get(log_id)
         return queue is not None and has_dead_letters(self._desk.options_of(queue))
 
-    def flush(self, then: Callable[[bool], None] = lambda is_done: None) -> None:
+    def flush(
+        self, then: Callable[[bool], None] = lambda is_done: None, *, is_awaited: bool = True
+    ) -> None:
         """Send what was said; `then` is told when all is answered, and whether all of it is done.
 
-        Of a queue that is gone there is nothing to do.
+        Of a queue that is gone there is nothing to do. Where the client does not wait for it, what
+        it is done with may be written a little later, with what else is written then.
         """
         gathered, self._gathered = self._gathered, {}
         left, is_done = len(gathered), True
@@ -116,7 +119,7 @@ class Settlements(ABC):
                 then(is_done)
 
         for (log_id, kind), deliveries in gathered.items():
-            self._ask(_request(log_id, kind, claims_of(deliveries)), on_one)
+            self._ask(_request(log_id, kind, claims_of(deliveries), is_awaited), on_one)
 
     def release(self, log_id: TopicId, claims: list[Claim], *, is_failed: bool = False) -> None:
         """Give back messages that the client has not been sent."""
@@ -152,11 +155,15 @@ def claims_of(deliveries: list[Delivery]) -> list[Claim]:
     return claims
 
 
-def _request(log_id: TopicId, kind: Kind, claims: list[Claim]) -> q.AnyQueueRequest:
+def _request(
+    log_id: TopicId, kind: Kind, claims: list[Claim], is_awaited: bool
+) -> q.AnyQueueRequest:
     match kind.name:
         case "settle":
             # A lock that has ended does no harm if nobody has had the message since.
-            return q.SettleMessages(log_id=log_id, claims=claims, may_be_late=True)
+            return q.SettleMessages(
+                log_id=log_id, claims=claims, may_be_late=True, is_patient=not is_awaited
+            )
         case "reject":
             return q.RejectMessages(log_id=log_id, claims=claims)
         case _:

@@ -144,7 +144,10 @@ class Settling:
                 Repeats(self._office, log_id, late, settles=True).find()
 
         request = q.SettleMessages(
-            log_id=log_id, claims=[claim for claim, _ in claims], may_be_late=True
+            log_id=log_id,
+            claims=[claim for claim, _ in claims],
+            may_be_late=True,
+            is_patient=all(on_done is None for _, on_done in claims),
         )
         self._office.ask(request, q.ClaimsResult, on_outcome)
 
