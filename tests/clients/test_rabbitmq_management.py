@@ -78,6 +78,25 @@ def test_a_queue_is_declared_bound_filled_read_and_deleted(api: ManagementApi) -
         api.exchange.get(exchange)
 
 
+def test_numbers_and_flags_may_be_texts(cluster: RabbitMqCluster, api: ManagementApi) -> None:
+    """`rabbitmqadmin` writes all that is no JSON as text."""
+    queue, exchange = new_name("orders"), new_name("shop")
+    flags = {"vhost": "/", "durable": "true", "auto_delete": "false"}
+    said = {**flags, "name": queue, "arguments": {"x-max-length": 100}}
+    assert cluster.ask("PUT", f"/queues/%2F/{queue}", said).status_code == 201
+    said = {**flags, "name": exchange, "type": "fanout", "internal": "true", "arguments": {}}
+    assert cluster.ask("PUT", f"/exchanges/%2F/{exchange}", said).status_code == 201
+    shown = api.exchange.get(exchange)
+    assert (shown["internal"], shown["auto_delete"]) == (True, False)
+    assert api.queue.get(queue)["arguments"] == {"x-max-length": 100}
+    api.basic.publish("one", queue)
+    api.basic.publish("two", queue)
+    wanted = {"vhost": "/", "count": "2", "ackmode": "ack_requeue_false", "encoding": "auto"}
+    told = cluster.ask("POST", f"/queues/%2F/{queue}/get", {**wanted, "queue": queue})
+    assert [each["payload"] for each in told.json()] == ["one", "two"]
+    assert cluster.ask("PUT", f"/queues/%2F/{queue}", {"durable": "yes"}).status_code == 400
+
+
 def test_what_clients_of_amqp_declare_and_publish_is_shown(
     cluster: RabbitMqCluster, api: ManagementApi
 ) -> None:

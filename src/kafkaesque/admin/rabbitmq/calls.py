@@ -76,11 +76,13 @@ class Call:
     def body(self, kind: type[BodyT]) -> BodyT:
         """Return the request's body; an empty one says nothing.
 
+        Numbers and flags may be texts, as `rabbitmqadmin` writes them: "true", "5".
+
         Raises:
             ApiRefused: it is none of this kind.
         """
         try:
-            return msgspec.json.decode(self.request.body or b"{}", type=kind)
+            return msgspec.json.decode(self.request.body or b"{}", type=kind, strict=False)
         except msgspec.ValidationError as error:
             raise ApiRefused(400, f"the body is not what it should be: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
