@@ -47,6 +47,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
     TopicProduceData,
 )
 from tests.unit.gateway_kafka.live import LiveCluster
+from tests.waiting import eventually
 
 TIMEOUT_MS = 10_000
 VHOST = "/"
@@ -310,6 +311,21 @@ def test_queues_over_a_topic_have_its_messages_each_for_itself(
         VHOST, f"{name}-1", 2_000, encode_batch([Record(0, 0, None, b"x", ())])
     )
     assert cluster.ask(put_there).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_queue_over_a_topic_begins_before_anybody_asks_it(
+    cluster: LiveCluster, name: str
+) -> None:
+    cluster.create_topic(name, 1)
+    assert create(cluster, f"{name}-new", source_topic=name) == 0
+
+    def has_come() -> bool:
+        _produce(cluster, name, 0, b"new")
+        return counts(cluster, f"{name}-new")["ready"] > 0
+
+    # Its leader begins a moment after it was made.
+    eventually(has_come, "the queue has what came after it was made", seconds=20)
+    assert values_of(take(cluster, f"{name}-new", 1)) == [b"new"]
 
 
 def _produce(cluster: LiveCluster, topic: str, index: int, value: bytes) -> None:

@@ -19,8 +19,10 @@ from kafkaesque.broker.metadata.queue_names import share_group_of
 from kafkaesque.broker.options.groups import ShareSettings, share_settings
 from kafkaesque.broker.options.nats import CONSUMER, filters_of
 from kafkaesque.broker.options.queues import SOURCE_START, SOURCE_TOPIC, make_policy, topic_target
+from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.queues.bodies import DECOMPRESSED_BYTES_MAX, Bodies, OnRead
 from kafkaesque.broker.queues.host import HostParts, QueueHost
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult, WantedNames
 from kafkaesque.env.clock import Timer
 from kafkaesque.model.batch import BatchHeader, scan_batches
@@ -172,6 +174,16 @@ class CursorHost(QueueHost):
     def on_wanted(self) -> None:
         super().on_wanted()
         self.read_on()
+
+    def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
+        super()._begin_to_lead(replica, partition)
+        # What comes to the topic from now on is the queue's, though nobody asks yet. A share group
+        # begins with its first member.
+        self._read_policy()
+        is_late = self._settings is None and self._start == "latest"
+        if is_late and not self.queue.state.seek_count:
+            self._is_wanted = True
+            self._later()
 
     def on_following(self) -> None:
         super().on_following()
