@@ -27,6 +27,32 @@ def deaths_of(headers: Iterable[tuple[str, bytes | None]]) -> list[Death]:
     return [each for each in found if each is not None]
 
 
+def key_of_last_way(headers: Iterable[tuple[str, bytes | None]], queue: str) -> str | None:
+    """Return the routing key with which a dead letter came to a queue; None: its publisher's."""
+    key: str | None = None
+    is_named = False
+    for name, value in headers:
+        said = _read_object(value) if name == DEATH else None
+        if said is None:
+            continue
+        if is_named:
+            key, is_named = str(said.get("queue")), False
+        if said.get("exchange") is None:
+            # It went to a queue: the name of that one is its key.
+            is_named = True
+        elif isinstance(said.get("key"), str):
+            key = str(said["key"])
+    return queue if is_named else key
+
+
+def _read_object(value: bytes | None) -> dict[str, object] | None:
+    try:
+        said = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
 def _read_death(value: bytes | None) -> Death | None:
     try:
         said = json.loads(value or b"")

@@ -259,6 +259,54 @@ def test_dead_letters_go_through_exchanges_and_say_so(client: AmqpClient) -> Non
         assert headers["x-first-death-exchange"] == ""
 
 
+def test_a_dead_letter_that_dies_again_has_the_key_that_it_came_with(client: AmqpClient) -> None:
+    """Unless its queue says another one; copies are made as long as the first keys hold."""
+    middle, last = exchange(client, "direct"), exchange(client, "direct")
+    one = client.queue(**{"x-dead-letter-exchange": middle, "x-dead-letter-routing-key": "next"})
+    two = client.queue(**{"x-dead-letter-exchange": last})
+    three, wrong = client.queue(), client.queue()
+    bind(client, two, middle, "next")
+    bind(client, three, last, "next")
+    bind(client, wrong, last, one)
+    bind(client, wrong, last, "copy")
+    client.publish(b"x", one, properties=Properties(headers={"CC": ["copy"]}))
+    for queue in (one, two):
+        client.call(m.BasicConsume(queue=queue, consumer_tag=queue), m.BasicConsumeOk)
+        tag = client.delivery()[0].delivery_tag
+        client.send(1, m.BasicReject(delivery_tag=tag, requeue=False))
+    client.call(m.BasicConsume(queue=three, consumer_tag="c"), m.BasicConsumeOk)
+    deliver, properties, _ = client.delivery()
+    assert (deliver.exchange, deliver.routing_key) == (last, "next")
+    assert client.count(wrong)[0] == 0
+    headers: dict[str, Any] = properties.headers or {}
+    told = [(each["queue"], each["exchange"], each["routing-keys"]) for each in headers["x-death"]]
+    assert told == [(two, middle, ["next"]), (one, "", [one, "copy"])]
+    assert (headers["x-first-death-exchange"], headers["x-last-death-exchange"]) == ("", middle)
+    assert "CC" not in headers
+
+
+def test_a_dead_letter_in_a_queue_has_the_queues_name_for_its_key(client: AmqpClient) -> None:
+    last = exchange(client, "direct")
+    found, wrong, two = client.queue(), client.queue(), client.queue()
+    one = client.queue(**{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": two})
+    client.call(m.QueueDelete(queue=two), m.QueueDeleteOk)
+    again = m.QueueDeclare(queue=two, durable=True, arguments={"x-dead-letter-exchange": last})
+    client.call(again, m.QueueDeclareOk)
+    bind(client, found, last, two)
+    bind(client, wrong, last, one)
+    client.publish(b"x", one)
+    for queue in (one, two):
+        client.call(m.BasicConsume(queue=queue, consumer_tag=queue), m.BasicConsumeOk)
+        tag = client.delivery()[0].delivery_tag
+        client.send(1, m.BasicReject(delivery_tag=tag, requeue=False))
+    client.call(m.BasicConsume(queue=found, consumer_tag="c"), m.BasicConsumeOk)
+    _, properties, _ = client.delivery()
+    headers: dict[str, Any] = properties.headers or {}
+    told = [(each["queue"], each["exchange"], each["routing-keys"]) for each in headers["x-death"]]
+    assert told == [(two, "", [two]), (one, "", [one])]
+    assert client.count(wrong)[0] == 0
+
+
 def test_a_queue_for_dead_letters_may_be_declared_later(client: AmqpClient) -> None:
     """And a message that dies a second time tells both."""
     later = f"later-{next(_names)}"

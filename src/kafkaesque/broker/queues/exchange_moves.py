@@ -37,6 +37,7 @@ from kafkaesque.broker.queues.whole_numbers import partition_for
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.dead_letters import key_of_last_way
 from kafkaesque.model.errors import InvalidTopic, MessageTooLarge, RequestRefused, UnknownQueue
 from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.murmur2 import partition_for_key
@@ -174,6 +175,8 @@ class ExchangeMoves:
     def _path(self, letter: Letter) -> _Path | None:
         vhost, exchange, key = self._way
         routing = self._metadata.state.routing
+        if key is None:
+            key = key_of_last_way(letter.record.headers, self._source.queue.name)
         try:
             route = Router(routing).route_for_broker(vhost, exchange, routed_of(letter.record, key))
         except RequestRefused:

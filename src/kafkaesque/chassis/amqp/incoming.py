@@ -8,6 +8,7 @@ import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.requests.queue_requests import QueueMessage
+from kafkaesque.chassis.amqp.outgoing import CARBON_COPY
 from kafkaesque.chassis.meanings import properties_of, stored_of
 from kafkaesque.model.message_headers import DEATH
 from kafkaesque.protocols.amqp.errors import AmqpError
@@ -40,6 +41,14 @@ class _Death(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _death: Final = msgspec.json.Decoder(_Death)
+
+
+class _Sent(NamedTuple):
+    """How a message has come to a queue."""
+
+    exchange: str
+    #: The routing key, and those of copies.
+    keys: list[str]
 
 
 class Incoming(NamedTuple):
@@ -76,14 +85,17 @@ def read_incoming(message: QueueMessage, queue: QueueState, now_ms: int) -> Inco
         headers[DELIVERY_COUNT] = Long(message.failures)
     if is_redelivered:
         headers[ACQUIRED_COUNT] = Long(message.attempt - 1)
-    exchange, routing_key = stored.exchange, stored.routing_key
+    first = _Sent(stored.exchange, [stored.routing_key, *_copies(headers)])
+    sent = _ways(known, first, queue)
     if known:
-        headers.update(_history(known, stored, properties.expiration))
+        headers.update(_history(known, sent, properties.expiration))
         values["expiration"] = None
-        exchange, routing_key = _sent_to(known[-1], stored, queue)
+        if sent[-1].keys != first.keys:
+            # It was for those who had the keys of before.
+            headers.pop(CARBON_COPY, None)
     values["headers"] = headers or None
     raw = write_properties(Properties(**values))
-    return Incoming(exchange, routing_key, raw, is_redelivered)
+    return Incoming(sent[-1].exchange, sent[-1].keys[0], raw, is_redelivered)
 
 
 def _read_death(raw: bytes) -> _Death | None:
@@ -97,18 +109,29 @@ def _read_death(raw: bytes) -> _Death | None:
     return found if is_short else None
 
 
-def _sent_to(last: _Death, stored: StoredMessage, queue: QueueState) -> tuple[str, str]:
-    """Return exchange and key under which a dead letter has come here."""
-    if last.exchange is None:
-        return "", queue.queue.name
-    return last.exchange, stored.routing_key if last.key is None else last.key
+def _copies(headers: Table) -> list[str]:
+    """Return the keys that a message was published with beside its own, but for blind copies."""
+    found = headers.get(CARBON_COPY)
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
-def _history(deaths: list[_Death], stored: StoredMessage, expiration: str | None) -> Table:
+def _ways(deaths: list[_Death], first: _Sent, queue: QueueState) -> list[_Sent]:
+    """Return how a message was sent: to where it died, each time, and here."""
+    sent = [first]
+    places = [*(each.queue for each in deaths[1:]), queue.queue.name]
+    for death, place in zip(deaths, places, strict=True) if deaths else ():
+        if death.exchange is None:
+            sent.append(_Sent("", [place]))
+        else:
+            keys = sent[-1].keys if death.key is None else [death.key]
+            sent.append(_Sent(death.exchange, keys))
+    return sent
+
+
+def _history(deaths: list[_Death], sent: list[_Sent], expiration: str | None) -> Table:
     """Return the headers that tell how a message has died: the last death first."""
     entries: dict[tuple[str, str], Table] = {}
-    exchange, key = stored.exchange, stored.routing_key
-    for death in deaths:
+    for death, (exchange, keys) in zip(deaths, sent, strict=False):
         reason = _REASONS.get(death.reason, death.reason)
         known = entries.pop((death.queue, reason), None)
         count = known["count"] if known is not None else 0
@@ -117,20 +140,19 @@ def _history(deaths: list[_Death], stored: StoredMessage, expiration: str | None
             "queue": death.queue,
             "time": Timestamp(death.at_ms // 1000),
             "exchange": exchange,
-            "routing-keys": [key],
+            "routing-keys": list(keys),
         }
         entry["count"] = Long(count + 1 if isinstance(count, int) else 1)
         if expiration is not None and reason == "expired" and len(entries) == 0:
             entry["original-expiration"] = expiration
         entries[death.queue, reason] = entry
-        exchange, key = death.exchange or "", death.key or key
     first, last = deaths[0], deaths[-1]
     return {
         "x-death": list(reversed(entries.values())),
         "x-first-death-reason": _REASONS.get(first.reason, first.reason),
         "x-first-death-queue": first.queue,
-        "x-first-death-exchange": stored.exchange,
+        "x-first-death-exchange": sent[0].exchange,
         "x-last-death-reason": _REASONS.get(last.reason, last.reason),
         "x-last-death-queue": last.queue,
-        "x-last-death-exchange": exchange if len(deaths) > 1 else stored.exchange,
+        "x-last-death-exchange": sent[-2].exchange,
     }
