@@ -427,11 +427,18 @@ def test_answers_come_by_direct_reply_to(ground: Ground, client: AmqpClient) -> 
     _, properties, _ = server.get(requests)
     assert properties.reply_to is not None
     assert properties.reply_to.startswith("amq.rabbitmq.reply-to.")
+    # Before it works hard it finds out whether anybody still waits for the answer.
+    for is_passive in (True, False):
+        asked = m.QueueDeclare(queue=properties.reply_to, passive=is_passive)
+        told = server.call(asked, m.QueueDeclareOk)
+        assert (told.queue, told.message_count, told.consumer_count) == (properties.reply_to, 0, 1)
     server.publish(b"!", properties.reply_to)
     deliver, _, body = client.delivery()
     assert (deliver.consumer_tag, body) == ("c", b"!")
     client.call(m.ChannelClose(), m.ChannelCloseOk)
     ground.wait(1_000)
+    server.send(1, m.QueueDeclare(queue=properties.reply_to))
+    server.fails_channel(404, "no queue 'amq.rabbitmq.reply-to.")
     server.publish(b"late", properties.reply_to, mandatory=True)
     assert server.message(m.BasicReturn)[2] == b"late"
 

@@ -69,6 +69,12 @@ def test_an_argument_that_is_wrong_is_named(client: AmqpClient, name: str, value
     client.fails_channel(404, "no queue 'wrong' in vhost '/'")
 
 
+def test_a_queue_has_as_many_replicas_as_there_are_brokers_at_most(client: AmqpClient) -> None:
+    """As with RabbitMQ: definitions of a cluster are brought to one broker."""
+    client.queue(**{"x-queue-type": "quorum", "x-quorum-initial-group-size": 3})
+    client.queue(**{"x-queue-type": "stream", "x-quorum-initial-group-size": 3})
+
+
 def test_the_same_declaration_again_is_well(client: AmqpClient) -> None:
     name = client.queue(**{"x-max-length": 3})
     client.publish(b"one", name)

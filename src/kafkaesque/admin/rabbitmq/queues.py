@@ -18,7 +18,7 @@ from kafkaesque.admin.rabbitmq.values import NewQueue, QueueShown
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.effective_options import applied_to
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
-from kafkaesque.broker.options.queue_arguments import GROUP_SIZE, QUEUE_TYPE, QUEUE_TYPES
+from kafkaesque.broker.options.queue_arguments import QUEUE_TYPE, QUEUE_TYPES
 from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests.commands import CreateTopic, Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue
@@ -29,6 +29,7 @@ from kafkaesque.chassis.amqp.arguments import (
     check_equivalent,
     declaration_of,
     read_declaration,
+    replicas_of,
 )
 from kafkaesque.chassis.amqp.streams import (
     as_stream,
@@ -183,7 +184,7 @@ class QueuePages:
             vhost=name.vhost,
             name=name.name,
             options=options,
-            replication_factor=said.number(GROUP_SIZE) or -1,
+            replication_factor=replicas_of(said, len(self._context.doors.cluster.state.brokers)),
         )
         return self._with_topic(command, said) if said.is_stream else [command]
 

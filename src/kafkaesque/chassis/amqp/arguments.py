@@ -16,6 +16,7 @@ from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.options.queue_arguments import (
     DEAD_LETTER_EXCHANGE,
     DEAD_LETTER_KEY,
+    GROUP_SIZE,
     MAX_AGE,
     OVERFLOW,
     PARTITIONS_ARGUMENT,
@@ -205,6 +206,12 @@ def _dead_letter_arguments(options: Mapping[str, str]) -> dict[str, object]:
         return {}
     word = "" if exchange == DEFAULT_EXCHANGE_WORD else exchange
     return {DEAD_LETTER_EXCHANGE: word, **({DEAD_LETTER_KEY: key} if key else {})}
+
+
+def replicas_of(said: Declaration, brokers: int) -> int:
+    """Return how many replicas a declaration wants of so many brokers; -1: as many as usual."""
+    wanted = said.number(GROUP_SIZE)
+    return -1 if wanted is None else min(wanted, brokers)
 
 
 # -- the same declaration again

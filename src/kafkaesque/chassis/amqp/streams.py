@@ -6,7 +6,7 @@ import msgspec
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST
-from kafkaesque.broker.options.queue_arguments import GROUP_SIZE, read_stream_arguments
+from kafkaesque.broker.options.queue_arguments import read_stream_arguments
 from kafkaesque.broker.options.queues import DECLARATION, STREAM_TOPIC
 from kafkaesque.broker.requests.commands import CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.queue_commands import CreateQueue, DeleteQueue
@@ -27,7 +27,7 @@ def stream_topic_command(command: CreateQueue, said: Declaration, topic: str) ->
     return CreateTopic(
         name=topic,
         partition_count=1,
-        replication_factor=said.number(GROUP_SIZE) or -1,
+        replication_factor=command.replication_factor,
         configs=read_stream_arguments(said.arguments),
     )
 

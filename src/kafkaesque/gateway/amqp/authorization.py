@@ -14,7 +14,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.queueing.needs import Need, has, refusal_of
-from kafkaesque.gateway.queueing.own_queues import GENERATED, REPLY_PREFIX, REPLY_TO
+from kafkaesque.gateway.queueing.own_queues import GENERATED, REPLY_PREFIX, REPLY_TO, is_for_answers
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
@@ -32,7 +32,8 @@ def _nothing(_: Any, __: str) -> Iterator[Need]:
 
 def _of_declare(method: m.QueueDeclare, _: str) -> Iterator[Need]:
     operation = _O.DESCRIBE if method.passive else _O.CREATE
-    yield Need(operation, _QUEUE, method.queue or GENERATED)
+    if not is_for_answers(method.queue):
+        yield Need(operation, _QUEUE, method.queue or GENERATED)
 
 
 def _of_queue(operation: Operation) -> Row:

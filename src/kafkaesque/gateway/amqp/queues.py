@@ -9,7 +9,6 @@ from typing import Final
 from kafkaesque.access.audit import DataChange
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
-from kafkaesque.broker.options.queue_arguments import GROUP_SIZE
 from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import Done
@@ -19,6 +18,7 @@ from kafkaesque.chassis.amqp.arguments import (
     check_equivalent,
     check_redeclared,
     read_declaration,
+    replicas_of,
 )
 from kafkaesque.chassis.amqp.streams import (
     as_stream,
@@ -31,7 +31,7 @@ from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.exchanges import Exchanges
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.queueing.desk import TIMEOUT_MS
-from kafkaesque.gateway.queueing.own_queues import generated_name
+from kafkaesque.gateway.queueing.own_queues import REPLY_TO, generated_name, is_for_answers
 from kafkaesque.gateway.queueing.sweeping import is_orphan
 from kafkaesque.model.errors import (
     InvalidRequest,
@@ -96,6 +96,14 @@ class Queues:
     ) -> None:
         channel = self._channel
         desk = channel.connection.desk
+        if is_for_answers(name.name):
+            # Who works for a client may find out whether it waits for the answer.
+            is_gone = queue is None or is_orphan(desk.doors.cluster.state, queue)
+            if is_gone and name.name != REPLY_TO:
+                raise no_queue(name.name, name.vhost, method)
+            if not method.nowait:
+                channel.send(m.QueueDeclareOk(queue=name.name, message_count=0, consumer_count=1))
+            return
         if queue is not None and is_orphan(desk.doors.cluster.state, queue):
             # The connection that it belonged to is gone with its broker.
             self._ask(
@@ -147,7 +155,7 @@ class Queues:
             vhost=name.vhost,
             name=name.name,
             options=dict(options),
-            replication_factor=said.number(GROUP_SIZE) or -1,
+            replication_factor=replicas_of(said, len(desk.doors.cluster.state.brokers)),
         )
 
         def on_made(outcome: QueueState | RequestRefused) -> None:

@@ -26,6 +26,11 @@ NAME_BYTES: Final = 16
 OnMade = Callable[[QueueState | RequestRefused], None]
 
 
+def is_for_answers(name: str) -> bool:
+    """Tell whether a name is one for answers; who knows it was given it."""
+    return name == REPLY_TO or name.startswith(REPLY_PREFIX)
+
+
 def generated_name(dice: Dice) -> str:
     """Return a name that no other queue has."""
     return GENERATED + base64.urlsafe_b64encode(dice.unique_bytes(NAME_BYTES)).decode().rstrip("=")
