@@ -18,6 +18,7 @@ from confluent_kafka import Consumer
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.adapters.blocking_connection import BlockingChannel
 
+from kafkaesque.protocols.amqp.connection import BODY_BYTES_MAX
 from tests.clients.amqp_cluster import AmqpCluster, new_name
 from tests.waiting import eventually
 
@@ -73,6 +74,20 @@ def test_work_is_shared_and_acknowledged(cluster: AmqpCluster, channel: Blocking
         eventually(all_seen, "all messages are worked on")
     assert sorted(map(int, seen)) == list(range(20))
     assert channel.queue_declare(name, passive=True).method.message_count == 0
+
+
+def test_the_longest_message_of_all_fits_into_a_queue(cluster: AmqpCluster) -> None:
+    """What is longer closes the channel: no publisher tries again and again in vain."""
+    name, body = new_name(), bytes(BODY_BYTES_MAX)
+    with cluster.connected(2) as connection:
+        channel = connection.channel()
+        channel.queue_declare(name, durable=True)
+        channel.confirm_delivery()
+        channel.basic_publish("", name, body, pika.BasicProperties(headers={"h": "x" * 100_000}))
+        _, _, found = channel.basic_get(name, auto_ack=True)
+        assert found == body
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="406"):
+            channel.basic_publish("", name, body + b"x")
 
 
 def test_a_stream_is_read_again_and_by_kafkas_clients(

@@ -78,8 +78,9 @@ from kafkaesque.model.ids import NodeId, TopicId
 
 #: The longest value of an option: those of all queues are in the memory of every broker.
 OPTION_LENGTH_MAX: Final = 64 * 1024
-#: The longest batch of messages that is appended at once.
-MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+#: The longest batch of messages that is appended at once: one of AMQP's longest, with all that is
+#: said of it.
+MESSAGE_BYTES_MAX: Final = 17 * 1024 * 1024
 #: A queue's log keeps what the queue needs, and nothing by its age. Its segments are short, because
 #: a whole one is deleted when the queue needs nothing of it any more.
 LOG_CONFIGS: Final = {
