@@ -214,6 +214,8 @@ def test_a_virtual_host_has_so_many(cluster: Cluster, monkeypatch: pytest.Monkey
 def test_settings_of_rabbitmq_that_say_nothing_here_are_kept(cluster: Cluster) -> None:
     make(cluster, "orders")
     put(cluster, "ha", ".", definition={"ha-mode": "all", "queue-mode": "lazy"})
+    put(cluster, "logs", "^logs", definition={"max-age": "7D", "initial-cluster-size": 3})
+    put(cluster, "up", "^up", definition={"federation-upstream-set": "all"})
     assert holding(cluster, "orders") == {}
 
 

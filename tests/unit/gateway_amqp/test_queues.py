@@ -7,6 +7,7 @@ import pytest
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.gateway.queueing import sweeping
 from kafkaesque.protocols.amqp import methods as m
+from kafkaesque.protocols.amqp.properties import Properties
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
 
@@ -54,7 +55,7 @@ def test_arguments_become_options(ground: Ground, client: AmqpClient) -> None:
         ("x-message-ttl", "soon"),
         ("x-message-ttl", -1),
         ("x-expires", 0),
-        ("x-max-priority", 32),
+        ("x-max-priority", 256),
         ("x-max-length", True),
         ("x-overflow", "drop-tail"),
         ("x-queue-type", "ring"),
@@ -67,6 +68,18 @@ def test_an_argument_that_is_wrong_is_named(client: AmqpClient, name: str, value
     client.fails_channel(406, f"invalid arg '{name}'")
     client.send(1, m.QueueDeclare(queue="wrong", passive=True))
     client.fails_channel(404, "no queue 'wrong' in vhost '/'")
+
+
+def test_priorities_beyond_ours_are_as_our_highest(client: AmqpClient) -> None:
+    name = client.queue(**{"x-max-priority": 255})
+    again = m.QueueDeclare(queue=name, durable=True, arguments={"x-max-priority": 255})
+    client.call(again, m.QueueDeclareOk)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    for priority in (0, 40, 200, 30):
+        client.publish(b"%d" % priority, name, properties=Properties(priority=priority))
+        client.expect(m.BasicAck)
+    found = [client.get(name, no_ack=True)[2] for _ in range(4)]
+    assert found == [b"40", b"200", b"30", b"0"]
 
 
 def test_a_queue_has_as_many_replicas_as_there_are_brokers_at_most(client: AmqpClient) -> None:

@@ -30,22 +30,35 @@ LIMITS: Final = (
 WAYS: Final = tuple(
     each.removeprefix(PREFIX) for each in (DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY, OVERFLOW)
 )
-#: Settings that RabbitMQ knows, and that say nothing here: all queues are replicated, and written
-#: to the disk. Policies with them are taken, so that definitions can be brought over.
+#: Settings that RabbitMQ and its plugins know, and that say nothing here: all queues are
+#: replicated, and written to the disk; streams are topics, with options of their own. Policies with
+#: them are taken, so that definitions can be brought over.
 WITHOUT_EFFECT: Final = (
+    "consumer-disconnected-timeout",
     "dead-letter-strategy",
+    "delayed-retry-type",
+    "federation-upstream",
+    "federation-upstream-pattern",
+    "federation-upstream-set",
     "ha-mode",
     "ha-params",
     "ha-promote-on-failure",
     "ha-promote-on-shutdown",
     "ha-sync-batch-size",
     "ha-sync-mode",
+    "initial-cluster-size",
+    "max-age",
     "max-in-memory-bytes",
     "max-in-memory-length",
     "queue-leader-locator",
     "queue-master-locator",
     "queue-mode",
     "queue-version",
+    "routing-key",
+    "shards-per-node",
+    "stream-filter-size-bytes",
+    "stream-max-segment-size-bytes",
+    "target-group-size",
 )
 RETRIES: Final = ("delayed-retry-max", "delayed-retry-min")
 KNOWN: Final = (ALTERNATE, LOG_OF_POLICY, *LIMITS, *WAYS, *RETRIES, *WITHOUT_EFFECT)

@@ -35,6 +35,7 @@ REJECT_AND_DEAD_LETTER: Final = "reject-publish-dlx"
 REJECTIONS: Final = (REJECT, REJECT_AND_DEAD_LETTER)
 OVERFLOWS: Final = (DROP_HEAD, *REJECTIONS)
 _COUNT_MAX: Final = 2**32 - 1
+_OCTET_MAX: Final = 255
 #: Characters of a value in a refusal.
 _SHOWN_MAX: Final = 100
 
@@ -68,6 +69,12 @@ def _number(
         return {option: str(value + shift)} if option and value + shift > 0 else {}
 
     return read
+
+
+def _priorities(name: str, value: object) -> Options:
+    options = _number("max.priority", _OCTET_MAX)(name, value)
+    # Whatever is above the highest one that there is here is as high as that.
+    return {each: str(min(int(said), PRIORITIES_MAX - 1)) for each, said in options.items()}
 
 
 def _text(*choices: str) -> _Reader:
@@ -132,7 +139,7 @@ _ARGUMENTS: Final[Mapping[str, _Reader]] = {
     DEAD_LETTER_EXCHANGE: _text(),
     DEAD_LETTER_KEY: _text(),
     "x-dead-letter-strategy": _text("at-most-once", "at-least-once"),
-    "x-max-priority": _number("max.priority", PRIORITIES_MAX - 1),
+    "x-max-priority": _priorities,
     "x-single-active-consumer": _single_active,
     QUEUE_TYPE: _text(*QUEUE_TYPES, STREAM),
     MAX_AGE: _age,
