@@ -106,6 +106,21 @@ def test_definitions_go_out_and_come_in(cluster: RabbitMqCluster, cli: Cli, tmp_
     assert cluster.ask("GET", f"/queues/{vhost}/q1").status_code == 200
 
 
+def test_what_is_left_out_of_a_file_is_told(cli: Cli, tmp_path: Path) -> None:
+    """Above all permissions for topics: without them a user may do more than before."""
+    file = tmp_path / "file.json"
+    topic = {"user": "u", "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": "^a"}
+    parameters = [
+        {"component": component, "vhost": "/", "name": f"{number}", "value": {}}
+        for number, component in enumerate(("shovel", "shovel", "vhost-limits"))
+    ]
+    file.write_text(json.dumps({"topic_permissions": [topic], "parameters": parameters}))
+    told = cli("definitions", "import", str(file)).errors
+    assert "left out: 1 topic permission; whoever may write" in told
+    assert "left out: 2 parameters of shovel" in told
+    assert "left out: 1 parameter of vhost-limits" in told
+
+
 def test_a_file_that_is_none_is_told(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     assert "cannot be read" in cli("definitions", "import", str(file), code=1).errors

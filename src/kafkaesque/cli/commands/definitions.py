@@ -1,6 +1,7 @@
 """`kafkaesque definitions`: export and import."""
 
 import json as json_text
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,6 +25,8 @@ PARTS: Final = (
     "parameters",
     "bindings",
 )
+#: Components of RabbitMQ's whose parameters say something here.
+HEEDED: Final = ("operator_policy", "transformation")
 #: So many are asked for at once: an answer is waited for half a minute.
 CHUNK: Final = 500
 OfVhostOption = Annotated[
@@ -99,6 +102,8 @@ def import_file(
             chunk = {part: items[at : at + CHUNK]}
             requests.change(bootstrap, "POST", _path(vhost), chunk)
     counts = {part: len(given.get(part) or []) for part in PARTS}
+    for sentence in _left_out(given):
+        screen.note(sentence)
     screen.done(f"imported {_sizes(given)}", {"imported": counts})
 
 
@@ -112,6 +117,24 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not any(isinstance(found.get(each), list) for each in PARTS):
         raise CommandFailed(f"{file} is no file of definitions: it has no {', '.join(PARTS)}")
     return found
+
+
+def _left_out(given: dict[str, Any]) -> list[str]:
+    """Return what the file says and the cluster does not heed."""
+    told: list[str] = []
+    topics = len(given.get("topic_permissions") or [])
+    if topics:
+        told.append(
+            f"left out: {counted(topics, 'topic permission')}; whoever may write to an exchange "
+            "may use all its routing keys"
+        )
+    components = Counter(
+        str(each.get("component"))
+        for each in given.get("parameters") or []
+        if isinstance(each, dict) and each.get("component") not in HEEDED
+    )
+    told += [f"left out: {counted(n, 'parameter')} of {each}" for each, n in components.items()]
+    return told
 
 
 def _path(vhost: str | None) -> str:
