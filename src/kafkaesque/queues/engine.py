@@ -75,7 +75,8 @@ class Engine:
             self.has_ended = False
             self._sessions.close_left()
             self._upkeep.on_transaction_ended()
-        self._sessions.end_grace()
+        with self._activating():
+            self._sessions.end_grace()
         self._upkeep.do()
         self._distributor.serve()
         self._distributor.expire()

@@ -7,6 +7,9 @@ Sessions that do not come back within the policy's grace are gone.
 A session may be exclusive: then it is attached alone. After a change of leader the first that
 attaches counts; one that does not go with it is refused, and has to give up.
 
+Where one session at a time is active, nobody is before those are back, or gone, that had messages
+under the leader before: others would overtake these.
+
 A session that is leaving is given nothing, and stands in nobody's way. What it has in flight stays
 its own until it is detached.
 """
@@ -105,7 +108,7 @@ class Sessions:
         self._leaving.discard(session)
         self._attached[session] = _Attached(priority, is_exclusive)
         self._priorities[priority] += 1
-        if self._active is None:
+        if self._active is None and (session in self._numbers or not self._is_one_awaited()):
             self._active = session
         return True
 
@@ -155,10 +158,23 @@ class Sessions:
         if not self._priorities[found.priority]:
             del self._priorities[found.priority]
         if session == self._active:
-            highest = max(self._priorities, default=0)
+            self._active = None
+            self._choose()
+
+    def _choose(self) -> None:
+        """Let the first of the highest priority be active, if nobody is."""
+        if self._active is None and self._attached and not self._is_one_awaited():
+            highest = max(self._priorities)
             self._active = next(
-                (name for name, each in self._attached.items() if each.priority == highest), None
+                name for name, each in self._attached.items() if each.priority == highest
             )
+
+    def _is_one_awaited(self) -> bool:
+        """Whether one has to be active, and an absent one has messages before the others."""
+        state = self._context.state
+        if state.policy.sharing is not Sharing.SINGLE_ACTIVE:
+            return False
+        return any(self._numbers[each] in state.owned for each in self.absent)
 
     def close_left(self) -> None:
         """Close sessions that are gone, now that no transaction is to settle what they had."""
@@ -174,7 +190,11 @@ class Sessions:
                 self._context.decide(CloseSession(number))
 
     def end_grace(self) -> None:
-        """Let those be gone that have not come back."""
+        """Let those be gone that have not come back; then another one may be active."""
+        self._let_go()
+        self._choose()
+
+    def _let_go(self) -> None:
         if self._grace_until_ms is None or self._grace_until_ms > self._context.now.now_ms:
             return
         absent, self._grace_until_ms = self.absent, None

@@ -432,6 +432,38 @@ def test_one_session_at_a_time_is_active_and_the_next_follows() -> None:
     assert host.deliveries[-1].claims == (Claim(offsets[0], offsets[1] + 1, 2),)
 
 
+def test_after_a_change_of_leader_nobody_overtakes_who_was_active() -> None:
+    host = queue(sharing=Sharing.SINGLE_ACTIVE, grace_ms=1_000)
+    host.attach(b"a")
+    host.ask(Grant, session=b"a", messages=1, lock_ms=0)
+    first, second = host.put(PLAIN, PLAIN)
+    host.new_leader()
+    assert host.attach(b"b") == Attached(is_active=False)
+    host.ask(Grant, session=b"b", messages=10)
+    given = len(host.deliveries)
+    host.pass_time(999)
+    assert len(host.deliveries) == given
+    host.pass_time(1)
+    assert host.effects.count(Activate(session=b"b")) == 1
+    assert [each for each in host.deliveries[given:] if each.session == b"b"] != []
+    claims = [claim for each in host.deliveries[given:] for claim in each.claims]
+    assert [claim.first for claim in claims] == [first, second]
+
+
+def test_who_was_active_and_comes_back_is_active_again() -> None:
+    host = queue(sharing=Sharing.SINGLE_ACTIVE)
+    host.attach(b"a")
+    host.ask(Grant, session=b"a", messages=1)
+    host.put(PLAIN, PLAIN)
+    host.new_leader()
+    assert host.attach(b"b") == Attached(is_active=False)
+    answer = host.attach(b"a")
+    assert isinstance(answer, Attached)
+    assert answer.is_active
+    host.ask(Detach, session=b"a")
+    assert host.effects.count(Activate(session=b"b")) == 1
+
+
 def test_a_queue_may_be_one_session_s_own() -> None:
     host = queue(sharing=Sharing.EXCLUSIVE)
     host.attach(b"a")
