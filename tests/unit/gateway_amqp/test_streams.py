@@ -157,6 +157,16 @@ def test_dead_letters_may_go_to_a_stream(ground: Ground, client: AmqpClient) -> 
     assert take(client, 1) == [(0, "1")]
 
 
+def test_dead_letters_that_name_a_stream_are_in_it(client: AmqpClient) -> None:
+    stream = declare(client)
+    queue = client.queue(**{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": stream})
+    client.publish(b"dead", queue)
+    tag = client.get(queue)[0].delivery_tag
+    client.send(1, m.BasicReject(delivery_tag=tag, requeue=False))
+    consume(client, stream, "first")
+    assert take(client, 1) == [(0, "dead")]
+
+
 def test_a_stream_is_a_topic(ground: Ground, client: AmqpClient) -> None:
     name = declare(client, x_max_age="7D", x_max_length_bytes=10**9)
     state = next(iter(ground.cluster.brokers.values())).doors.cluster.state

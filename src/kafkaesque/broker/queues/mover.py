@@ -31,7 +31,7 @@ from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.queue_names import QueueName, share_group_of
 from kafkaesque.broker.metadata.queue_sealing import may_go
 from kafkaesque.broker.options.groups import share_settings
-from kafkaesque.broker.options.queues import exchange_of_target, topic_of_target
+from kafkaesque.broker.options.queues import STREAM_TOPIC, exchange_of_target, topic_of_target
 from kafkaesque.broker.options.tables import DEAD_LETTERS_ALLOWED
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.queues.bodies import Found, size_of
@@ -164,6 +164,11 @@ class Mover:
             return
         name = QueueName(source.queue.vhost, lane.target)
         target = self._metadata.state.queues.get(name)
+        stream = "" if target is None else target.options.get(STREAM_TOPIC, "")
+        if stream:
+            # Its own log is nobody's to read.
+            self._to_topic(lane, source, stream)
+            return
         if target is None or not may_go(self._metadata.state, source, target):
             self._give_up(lane, len(lane.moves))
             return
