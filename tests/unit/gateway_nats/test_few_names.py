@@ -123,8 +123,10 @@ def test_what_arrives_is_not_passed_over_in_the_same_turn(monkeypatch: pytest.Mo
         api.publish(f"{stream}.other", b"nobody's")
     ask = cursor_host.CursorHost.ask
 
-    def ask_and_want_more(host: cursor_host.CursorHost, request: r.Request, on_answer: Any) -> None:
-        ask(host, request, on_answer)
+    def ask_and_want_more(
+        host: cursor_host.CursorHost, request: r.Request, on_answer: Any, **options: bool
+    ) -> None:
+        ask(host, request, on_answer, **options)
         if isinstance(request, r.Arrived):
             host.on_wanted()
 
@@ -168,8 +170,10 @@ def test_who_waits_gets_what_the_cursor_is_set_to(
     (host,) = (each for each in broker.queue_hosts._hosts.values() if each.is_led)
     ask = cursor_host.CursorHost.ask
 
-    def ask_and_want_more(host: cursor_host.CursorHost, request: r.Request, on_answer: Any) -> None:
-        ask(host, request, on_answer)
+    def ask_and_want_more(
+        host: cursor_host.CursorHost, request: r.Request, on_answer: Any, **options: bool
+    ) -> None:
+        ask(host, request, on_answer, **options)
         if is_asked_at_once and isinstance(request, r.Seek):
             host.on_wanted()
 
