@@ -54,8 +54,10 @@ def _read_object(value: bytes | None) -> dict[str, object] | None:
 
 
 def _read_death(value: bytes | None) -> Death | None:
+    said = _read_object(value)
+    if said is None:
+        return None
     try:
-        said = json.loads(value or b"")
         return Death(
             str(said["queue"]),
             str(said["vhost"]),
@@ -63,7 +65,7 @@ def _read_death(value: bytes | None) -> Death | None:
             _number(said["attempts"]),
             _number(said["at_ms"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError):
         return None
 
 

@@ -296,7 +296,7 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         self._requests: list[RequestT] = []
         self._is_turn_asked = False
         #: Whether a timer runs for requests that are patient.
-        self._is_waiting = False
+        self._is_patience_timed = False
         self._timer: Timer | None = None
         self._timer_ms: int | None = None
 
@@ -328,12 +328,12 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
                 self._ask_turn()
 
     def _wait_for_company(self) -> None:
-        if not self._is_turn_asked and not self._is_waiting:
-            self._is_waiting = True
+        if not self._is_turn_asked and not self._is_patience_timed:
+            self._is_patience_timed = True
             self._clock.call_later(PATIENCE_MS, self._on_waited)
 
     def _on_waited(self) -> None:
-        self._is_waiting = False
+        self._is_patience_timed = False
         if self._requests:
             self._ask_turn()
 
