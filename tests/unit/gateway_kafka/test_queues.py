@@ -82,6 +82,21 @@ def _knows(live: Any, name: str) -> bool:
     return any(each.name == name for each in live.broker.state.queues)
 
 
+def wait_for_leaders(cluster: LiveCluster, name: str) -> None:
+    """Wait until every broker knows who leads each partition: others are asked last."""
+
+    def all_are_known() -> bool:
+        return all(
+            live.broker.leaders.leader(partition.group) is not None
+            for live in cluster.nodes.values()
+            for queue in live.broker.state.queues
+            if queue.name == name
+            for partition in queue.partitions
+        )
+
+    cluster.wait(all_are_known, "all know the leaders")
+
+
 def put(cluster: LiveCluster, name: str, *values: bytes, node: int = 1) -> list[int]:
     records = [Record(at, 0, None, value, ()) for at, value in enumerate(values)]
     request = put_messages_request.PutMessagesRequest(
@@ -468,6 +483,7 @@ def put_in_groups(cluster: LiveCluster, name: str, count: int, node: int = 1) ->
 
 def test_plain_batches_go_to_one_partition_after_the_other(cluster: LiveCluster, name: str) -> None:
     assert create(cluster, name, partitions="3") == 0
+    wait_for_leaders(cluster, name)
     numbers = [put(cluster, name, b"%d" % at, b"%d" % at) for at in range(3)]
     assert sorted(part_of(first)[0] for first, _ in numbers) == [0, 1, 2]
     assert [second - first for first, second in numbers] == [1, 1, 1]
