@@ -89,8 +89,8 @@ def wait_for_leaders(cluster: LiveCluster, name: str) -> None:
         return all(
             live.broker.leaders.leader(partition.group) is not None
             for live in cluster.nodes.values()
-            for queue in live.broker.state.queues
-            if queue.name == name
+            for key, queue in live.broker.state.queues.items()
+            if key.name == name
             for partition in queue.partitions
         )
 
