@@ -22,7 +22,7 @@ _COMMON = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("fast", _COMMON, max_examples=60, stateful_step_count=30)
+settings.register_profile("fast", _COMMON, max_examples=40, stateful_step_count=30)
 settings.register_profile("deep", _COMMON, max_examples=5000, stateful_step_count=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 

@@ -1,5 +1,6 @@
 """How many seeds of the simulator a test takes: each looks elsewhere, and the suite has to end."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ def some_of(seeds: range) -> range:
     return seeds if is_deep else seeds[: (len(seeds) + 2) // 3]
 
 
-def first_of(seeds: range, essential: int) -> list[Any]:
+def first_of(seeds: Sequence[int], essential: int) -> list[Any]:
     """Return them as parameters of a test; those after so many are `extended`."""
     return [
         seed if index < essential else pytest.param(seed, marks=pytest.mark.extended)

@@ -106,6 +106,7 @@ def test_a_broker_that_forgets_producers_doubles_records(monkeypatch: pytest.Mon
     assert any(what.startswith("events: duplicate") for what in found), found
 
 
+@pytest.mark.extended
 def test_a_broker_that_commits_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = RaftCore.on_synced
 
@@ -149,6 +150,7 @@ def test_a_coordinator_that_reads_too_little_loses_commits(monkeypatch: pytest.M
     assert any("lost commit" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_deletions_that_only_the_leader_knows_are_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(
         self: LogStarts, partition: Partition, start: int, timeout_ms: int, on_done: OnDone
@@ -192,6 +194,7 @@ EMPTY_MEETS_STALE = (
 )
 
 
+@pytest.mark.extended
 def test_a_broker_that_votes_with_an_empty_disk_loses_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -203,6 +206,7 @@ def test_a_broker_that_votes_with_an_empty_disk_loses_writes(
     assert any("out of range" in what for what in report.anomalies), report.anomalies[:9]
 
 
+@pytest.mark.extended
 def test_a_leader_that_never_repeats_itself_gets_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leadership, "_tick_peer", lambda self, peer: None)
     monkeypatch.setattr(Leadership, "on_peer_seen", lambda self, node: None)

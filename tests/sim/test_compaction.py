@@ -23,7 +23,7 @@ KILLS = ("kill", "restart")
 #: cuts.
 RUNS = (
     (0, SURVIVABLE, False),
-    (1, (*KILLS, "power cut", "absence"), False),
+    pytest.param(1, (*KILLS, "power cut", "absence"), False, marks=pytest.mark.extended),
     pytest.param(2, SURVIVABLE, False, marks=pytest.mark.extended),
     pytest.param(3, (*KILLS, "power cut"), False, marks=pytest.mark.extended),
     (4, KILLS, True),

@@ -113,6 +113,7 @@ def test_messages_that_overtake_one_another_are_out_of_order(
     find("out of order")
 
 
+@pytest.mark.extended
 def test_a_return_that_comes_after_its_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
     give_back = Publishing._return
 

@@ -350,7 +350,11 @@ def test_metadata_for_which_there_was_no_space_is_written_when_there_is(
     assert scenario.cluster.failed() == []
 
 
-@pytest.mark.parametrize("restarted", [True, False], ids=["started so", "running"])
+@pytest.mark.parametrize(
+    "restarted",
+    [pytest.param(True, marks=pytest.mark.extended), False],
+    ids=["started so", "running"],
+)
 def test_as_many_controllers_stay_as_are_needed_to_make_space(restarted: bool) -> None:
     """Two of three disks are full, and every two brokers share partitions of two replicas."""
     scenario = Scenario(21)

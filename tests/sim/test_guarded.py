@@ -105,7 +105,7 @@ def test_a_broker_that_never_takes_its_rules_for_old_is_found(
     assert run.found
 
 
-@pytest.mark.parametrize("seed", first_of(range(4), 2))
+@pytest.mark.parametrize("seed", first_of(range(4), 1))
 def test_whatever_goes_wrong_nobody_gets_by_what_was_taken_away(seed: int) -> None:
     assert storm(Guarded(seed), seed) == []
 

@@ -24,7 +24,7 @@ from kafkaesque.model.ids import NodeId
 from kafkaesque.routing.names import MQTT
 from tests.sim.live_scenario import LiveScenario, Receiver, message
 from tests.sim.queue_scenario import TIMEOUT_MS
-from tests.sim.seeds import some_of
+from tests.sim.seeds import first_of
 
 TOPICS = ("a/1", "a/2", "b/1", "c")
 FILTERS = ("a/+", "a/1", "#", "+/1", "c", "b/#")
@@ -378,14 +378,14 @@ def test_what_expires_while_it_waits_for_a_link_is_not_given_out() -> None:
     assert receiver.bodies == [b"long", b"endless"]
 
 
-@pytest.mark.parametrize("seed", some_of(range(1, 9)))
+@pytest.mark.parametrize("seed", first_of(range(1, 9), 1))
 def test_what_is_published_after_the_confirmation_comes_however_links_break(seed: int) -> None:
     walk = _Walk(seed, ("one way", "both ways", "reset", "heal", "heal"))
     walk.run()
     assert walk.check() > 2_000
 
 
-@pytest.mark.parametrize("seed", some_of(range(11, 19)))
+@pytest.mark.parametrize("seed", first_of(range(11, 19), 1))
 def test_what_is_published_after_the_confirmation_comes_however_brokers_die(seed: int) -> None:
     walk = _Walk(seed, ("kill", "kill", "one way", "reset", "heal", "heal"))
     walk.run()

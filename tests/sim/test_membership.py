@@ -117,6 +117,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.extended
 def test_the_study_prints_every_experiment_and_draws_what_can_be_drawn() -> None:
     scale = Scale(
         nodes=200,

@@ -80,7 +80,7 @@ def test_quality_2_is_delivered_once(seed: int) -> None:
     assert sorted(map(int, seen)) == list(range(MESSAGES))
 
 
-@pytest.mark.parametrize("seed", first_of(range(1, 9), 2))
+@pytest.mark.parametrize("seed", first_of(range(1, 9), 1))
 def test_quality_2_is_delivered_once_though_disks_are_damaged(seed: int) -> None:
     scenario = Damaged(seed)
     assert sorted(map(int, run_in(scenario, 2))) == list(range(MESSAGES))

@@ -65,6 +65,7 @@ def test_queues_are_kept_through_every_fault(seed: int) -> None:
     assert report.counts["settled"] > 10
 
 
+@pytest.mark.extended
 def test_a_lock_time_that_jumps_at_a_change_of_leader_ends_locks_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_dead_letter_that_is_not_sent_is_missed(monkeypatch: pytest.MonkeyPatc
     find("lost dead letter")
 
 
+@pytest.mark.extended
 def test_groups_that_nothing_holds_are_in_two_hands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupOrder, "hold", lambda _, __: None)
     monkeypatch.setattr(GroupOrder, "unhold", lambda _, __: None)
@@ -149,6 +151,7 @@ def test_groups_that_nothing_holds_are_in_two_hands(monkeypatch: pytest.MonkeyPa
     find("group")
 
 
+@pytest.mark.extended
 def test_an_identity_that_is_forgotten_is_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Identities, "find", lambda *_: None)
     only(monkeypatch, "unique")
@@ -164,6 +167,7 @@ def test_a_message_that_is_dropped_is_missed(monkeypatch: pytest.MonkeyPatch) ->
     find("lost message")
 
 
+@pytest.mark.extended
 def test_a_limit_that_nobody_counts_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Context, "_has_failed_too_often", lambda *_: False)
     only(monkeypatch, "retried")

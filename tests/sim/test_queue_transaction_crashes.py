@@ -142,7 +142,9 @@ def one_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TransactionRunner, "_coordinator", first)
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "role", [ROLES[0], *(pytest.param(role, marks=pytest.mark.extended) for role in ROLES[1:])]
+)
 def test_all_or_none_whoever_dies_between_any_two_events(role: str) -> None:
     rounds = Rounds(1)
     for after in DEATHS:

@@ -14,7 +14,7 @@ from kafkaesque.routing.names import MQTT
 from kafkaesque.sim.options import SimOptions
 from tests.sim.live_scenario import LiveScenario, message
 from tests.sim.queue_scenario import TIMEOUT_MS
-from tests.sim.seeds import some_of
+from tests.sim.seeds import first_of, some_of
 
 NAMES = 7
 
@@ -128,7 +128,7 @@ def _check(scenario: LiveScenario, retainers: list[_Retainer]) -> None:
     assert count > NAMES
 
 
-@pytest.mark.parametrize("seed", some_of(range(1, 7)))
+@pytest.mark.parametrize("seed", first_of(range(1, 7), 1))
 def test_every_broker_finds_the_last_one_of_each_name(seed: int) -> None:
     _run(seed, compacts=False)
 

@@ -184,6 +184,7 @@ def test_a_look_goes_on_where_retention_was_before_it(monkeypatch: pytest.Monkey
     assert damaged(scenario.broker(follower)) == [COPY]
 
 
+@pytest.mark.extended
 def test_no_more_is_read_at_a_time_than_is_wanted() -> None:
     scenario = Scenario(5)
     for name in scenario.cluster.names:
@@ -212,7 +213,7 @@ def test_nothing_is_read_where_nobody_wants_it() -> None:
         assert scenario.broker(name).log_scrubber.bytes_read == 0
 
 
-@pytest.mark.parametrize("before_ms", [24 * 3_600_000, 0])
+@pytest.mark.parametrize("before_ms", [24 * 3_600_000, pytest.param(0, marks=pytest.mark.extended)])
 def test_another_interval_counts_at_once_from_when_the_last_pass_began(before_ms: int) -> None:
     scenario = Scenario(8)
     (name, *_) = scenario.cluster.names

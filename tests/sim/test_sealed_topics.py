@@ -21,8 +21,8 @@ from tests.sim.scenario import TOPIC, Scenario
 SEALED = {"encryption": "aes256-gcm"}
 #: Seed, what goes on, and what goes wrong.
 RUNS = (
-    (1, ("compaction", "commits"), SURVIVABLE),
-    (2, ("transactions",), SURVIVABLE),
+    pytest.param(1, ("compaction", "commits"), SURVIVABLE, marks=pytest.mark.extended),
+    pytest.param(2, ("transactions",), SURVIVABLE, marks=pytest.mark.extended),
     (3, ("compaction", "text"), ("kill", "restart", "power cut")),
 )
 #: A value, or a key, of the simulated producers: name, partition and number.

@@ -220,6 +220,7 @@ def test_a_broker_that_names_another_offset(monkeypatch: pytest.MonkeyPatch) -> 
     _expect("lines: inconsistent offsets", _found())
 
 
+@pytest.mark.extended
 def test_a_broker_that_answers_before_it_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "_ALL", 1)
     _expect("lines: lost write: b'lines.t", _found(CUT_OFF, range(3, 13)))
@@ -268,6 +269,7 @@ def test_a_broker_whose_pages_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     _expect("admin: bad page: /health/live", _found(seeds=range(5)))
 
 
+@pytest.mark.extended
 def test_a_broker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = admin.AdminGateway.handle
 

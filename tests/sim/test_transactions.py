@@ -28,13 +28,13 @@ from kafkaesque.transactions.events import MarkerOutcome
 from kafkaesque.transactions.producer_state import ProducerStateTable
 from kafkaesque.transactions.producer_verdicts import Verdict
 from kafkaesque.transactions.transaction import Transaction
-from tests.sim.seeds import some_of
+from tests.sim.seeds import first_of, some_of
 
 TRANSACTIONS = ("transactions",)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", some_of(range(0, 20, 5)))
+@pytest.mark.parametrize("first", first_of(range(0, 20, 5), 1))
 def test_transactions_are_whole_under_any_survivable_fault(first: int) -> None:
     committed = 0
     for seed in some_of(range(first, first + 5)):
@@ -47,6 +47,7 @@ def test_transactions_are_whole_under_any_survivable_fault(first: int) -> None:
     assert committed > 50, "and not only between the faults"
 
 
+@pytest.mark.extended
 def test_leaders_seldom_have_to_ask_whether_they_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     confirm = TransactionCoordinators.confirm
     questions = []
@@ -90,6 +91,7 @@ def test_a_broker_that_names_no_aborted_transactions(monkeypatch: pytest.MonkeyP
     assert any("aborted read" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_broker_that_asks_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(self: ProducerStateTable, producer_id: int, epoch: int) -> Verdict:
         return Verdict.ACCEPT
@@ -100,6 +102,7 @@ def test_a_broker_that_asks_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> N
     assert any("stuck" in what or "zombie" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_coordinator_that_forgets_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     send = MarkerWriter._send
 
@@ -114,6 +117,7 @@ def test_a_coordinator_that_forgets_a_partition(monkeypatch: pytest.MonkeyPatch)
     assert found, "a partition never got a marker, and nobody noticed"
 
 
+@pytest.mark.extended
 def test_a_transaction_that_ends_one_way_here_and_another_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -131,6 +135,7 @@ def test_a_transaction_that_ends_one_way_here_and_another_there(
     assert any("torn" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_coordinator_that_knows_no_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     def anybody(
         self: Transaction, producer_id: int, producer_epoch: int, *_: object
@@ -143,6 +148,7 @@ def test_a_coordinator_that_knows_no_epochs(monkeypatch: pytest.MonkeyPatch) -> 
     assert any("zombie" in what for what in found), found
 
 
+@pytest.mark.extended
 def test_a_coordinator_that_reads_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     load = LogReader.__init__
 

@@ -213,6 +213,7 @@ def test_many_threads_share_one_client(client: Client, queue: str) -> None:
     assert client.describe(queue).counts["ready"] == 160
 
 
+@pytest.mark.extended
 def test_a_broker_that_lags_does_not_say_that_a_queue_is_not_there(cluster: LiveCluster) -> None:
     first, _, cut_off = cluster.bootstrap_servers.split(",")
     cluster.isolate(3)

@@ -205,6 +205,7 @@ def test_a_worker_goes_on_with_the_next_leader(
     assert set(seen) == set(range(40))
 
 
+@pytest.mark.extended
 def test_a_broker_that_hangs_is_left_for_another_one(
     cluster: LiveCluster, client: Client, queue: str
 ) -> None:

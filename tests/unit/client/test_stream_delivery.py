@@ -85,7 +85,10 @@ def run_until_killed(program: str, *arguments: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-@pytest.mark.parametrize(("delivery", "first_again"), [("at-least-once", 0), ("at-most-once", 4)])
+@pytest.mark.parametrize(
+    ("delivery", "first_again"),
+    [("at-least-once", 0), pytest.param("at-most-once", 4, marks=pytest.mark.extended)],
+)
 def test_a_processor_that_is_killed(
     cluster: LiveCluster,
     client: Client,

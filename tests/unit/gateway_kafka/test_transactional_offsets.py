@@ -15,6 +15,7 @@ from kafkaesque.protocols.kafka.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.sim.seeds import first_of
 from tests.unit.gateway_kafka.live import LiveCluster, versions_of
 
 GROUP, TRANSACTION = "billing", "mine"
@@ -26,7 +27,7 @@ def code_of(answer: Any) -> int:
     return code
 
 
-@pytest.mark.parametrize("version", versions_of(ApiKey.TXN_OFFSET_COMMIT))
+@pytest.mark.parametrize("version", first_of(versions_of(ApiKey.TXN_OFFSET_COMMIT), 2))
 def test_a_coordinator_whose_disk_failed_says_to_look_for_another(
     tmp_path: Path, version: int
 ) -> None:

@@ -19,7 +19,7 @@ STATES_MAX = 300_000
         (Bounds(replicas=2, proposals=2, formations=2), 22_967),
         (Bounds(crashes=0, formations=2), 42_754),
         (Bounds(), 15_344),
-        (Bounds(replicas=4, crashes=0), 98_608),
+        pytest.param(Bounds(replicas=4, crashes=0), 98_608, marks=pytest.mark.extended),
     ],
     ids=["two-replicas", "three-replicas-twice", "three-replicas-and-a-crash", "four-replicas"],
 )

@@ -232,7 +232,7 @@ def leave_the_dead_out_of_everybody(patch: pytest.MonkeyPatch) -> None:
     "plant",
     [
         acknowledge_before_the_sync,
-        believe_a_sync_report_from_before_a_truncation,
+        pytest.param(believe_a_sync_report_from_before_a_truncation, marks=pytest.mark.extended),
         change_the_members_by_leaps,
         count_the_leader_before_its_sync,
         decide_with_half_of_a_joint_configuration,

@@ -429,7 +429,12 @@ def test_recovery_begins_segments_where_the_broker_had_begun_them(crash: str) ->
 
 
 @pytest.mark.parametrize(
-    ("crash", "write_caching"), [("kill", False), ("power cut", False), ("kill", True)]
+    ("crash", "write_caching"),
+    [
+        ("kill", False),
+        ("power cut", False),
+        pytest.param("kill", True, marks=pytest.mark.extended),
+    ],
 )
 def test_a_recovery_that_is_cut_off_anywhere_and_begun_again(
     crash: str, write_caching: bool

@@ -113,7 +113,9 @@ def test_a_run_takes_many_operations() -> None:
     assert count_operations(twice=False) < OPERATIONS
 
 
-@pytest.mark.parametrize("end", ["kill", "power cut", "power cut twice"])
+@pytest.mark.parametrize(
+    "end", ["kill", pytest.param("power cut", marks=pytest.mark.extended), "power cut twice"]
+)
 @pytest.mark.parametrize("write_caching", [pytest.param(False, marks=pytest.mark.extended), True])
 def test_a_crash_after_every_operation_leaves_the_same_table(end: str, write_caching: bool) -> None:
     crash_everywhere(end, write_caching=write_caching)
