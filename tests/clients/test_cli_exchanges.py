@@ -68,6 +68,25 @@ def test_exchanges_are_made_shown_and_deleted(cli: Cli) -> None:
     assert "does not exist" in cli("exchange", "describe", name, code=1).errors
 
 
+def test_arguments_and_headers_are_read_alike(cli: Cli) -> None:
+    name, number, text = unique("sizes"), unique("number"), unique("text")
+    cli("exchange", "create", name, "-t", "headers")
+    for queue, argument in ((number, "size=7"), (text, 'size="7"')):
+        cli("queue", "create", queue)
+        cli("binding", "create", name, "-a", argument, "--queue", queue)
+    shown = cli("exchange", "describe", name, "--json").document["bindings"]
+    assert {each["arguments"] for each in shown} == {"size=7", 'size="7"'}
+    cli("exchange", "publish", name, "a", "-H", "size=7", "-H", "kind=order")
+    cli("exchange", "publish", name, "b", "-H", 'size="7"', "-H", "kind=order")
+    assert cli("queue", "get", number, "--count", "2").output == "a\n"
+    (message,) = cli("queue", "get", text, "--count", "2", "--json").messages
+    assert (message["value"], message["headers"]) == ("b", [["size", "7"], ["kind", "order"]])
+    large = cli("exchange", "publish", name, "c", "-H", f"size={2**70}", code=2)
+    assert "--header" in large.errors
+    cli("exchange", "delete", name)
+    cli("queue", "delete", number, text, "--yes")
+
+
 def test_a_topic_gets_what_it_is_bound_for(cli: Cli) -> None:
     name = unique("archive")
     cli("topic", "create", name)

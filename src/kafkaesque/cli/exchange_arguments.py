@@ -1,8 +1,8 @@
 """Options that commands about exchanges share."""
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -12,13 +12,24 @@ ExchangeArgument = Annotated[str, typer.Argument(metavar="EXCHANGE", show_defaul
 VhostOption = Annotated[
     str, typer.Option("--vhost", metavar="NAME", help="The virtual host, as AMQP has them.")
 ]
+#: What values of arguments and of headers are: a headers exchange compares these with those.
+_VALUES: Final = "A number, true, false or other JSON is taken as such; '\"1\"' is text."
 ArgumentsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--argument",
         "-a",
         metavar="NAME=VALUE",
-        help="An argument; a number, true, false or other JSON is taken as such. May be repeated.",
+        help=f"An argument. {_VALUES} May be repeated.",
+    ),
+]
+HeadersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        metavar="NAME=VALUE",
+        help=f"{_VALUES} May be repeated.",
     ),
 ]
 #: What the exchange without a name is called here.
@@ -41,22 +52,41 @@ def parse_arguments(given: Sequence[str] | None) -> dict[str, object]:
     Raises:
         CommandFailed: one is no pair.
     """
-    pairs = parse_pairs(given or (), "--argument", "x-match=any")
+    return _values(parse_pairs(given or (), "--argument", "x-match=any"))
+
+
+def parse_headers(given: Sequence[str] | None) -> dict[str, object]:
+    """Return headers with their types, which are read as those of arguments are.
+
+    Raises:
+        CommandFailed: one is no pair.
+    """
+    return _values(parse_pairs(given or (), "--header", "source=web"))
+
+
+def _values(pairs: Mapping[str, str]) -> dict[str, object]:
     return {name: _value(text) for name, text in pairs.items()}
 
 
 def _value(text: str) -> object:
     try:
-        found: object = json.loads(text)
+        found: object = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return text
     return found
 
 
+def _refuse(word: str) -> NoReturn:
+    """Take no `NaN` and no `Infinity` for a number, as JSON does not."""
+    raise ValueError(word)
+
+
 def shown_arguments(text: str) -> str:
     """Return arguments as they are given here."""
     found = json.loads(text) if text else {}
-    return ", ".join(
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in found.items()
-    )
+    return ", ".join(f"{name}={_shown(value)}" for name, value in found.items())
+
+
+def _shown(value: object) -> str:
+    is_plain = isinstance(value, str) and _value(value) == value
+    return str(value) if is_plain else json.dumps(value)

@@ -10,7 +10,13 @@ from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.missing_rules import refused
 from kafkaesque.cli.troubles import CLOSED
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.message_headers import STORED_AMQP
 from kafkaesque.model.records import Record
+from kafkaesque.protocols.amqp.errors import AmqpError
+from kafkaesque.protocols.amqp.properties import Properties, write_properties
+from kafkaesque.protocols.amqp.stored_message import write_stored
+from kafkaesque.protocols.amqp.wire import MALFORMED
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.alter_binding_request import AlterBindingRequest
@@ -179,6 +185,29 @@ def alter_binding(where: Where, binding: Binding, action: int) -> None:
         TIMEOUT_MS,
     )
     _ask(where.bootstrap, ApiKey.ALTER_BINDING, request)
+
+
+def written_headers(exchange: str, key: str, headers: Mapping[str, object]) -> Headers:
+    """Return a message's headers as a record has them.
+
+    Texts are headers of the record. Other values keep their types as a publisher of AMQP's does:
+    in its table.
+
+    Raises:
+        CommandFailed: a value is none that AMQP has, or they are too long.
+    """
+    texts = [
+        (name, value.encode(errors="surrogateescape"))
+        for name, value in headers.items()
+        if isinstance(value, str)
+    ]
+    if len(texts) == len(headers):
+        return tuple(texts)
+    try:
+        properties = write_properties(Properties(headers=dict(headers)))
+        return ((STORED_AMQP, write_stored(exchange, key, properties)),)
+    except (AmqpError, *MALFORMED) as error:
+        raise CommandFailed(f"--header: {error}", exit_code=WRONG_USAGE) from None
 
 
 def publish(where: Where, exchange: str, key: str, messages: Sequence[Record]) -> list[Published]:

@@ -9,14 +9,15 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     new_app,
-    parse_pairs,
 )
 from kafkaesque.cli.exchange_arguments import (
     ArgumentsOption,
     ExchangeArgument,
+    HeadersOption,
     VhostOption,
     exchange_of,
     parse_arguments,
+    parse_headers,
     shown_arguments,
     shown_exchange,
 )
@@ -175,10 +176,7 @@ def publish(
     name: ExchangeArgument,
     messages: Annotated[list[str], typer.Argument(metavar="MESSAGE...", show_default=False)],
     key: Annotated[str, typer.Option("--key", "-k", help="The routing key.")] = "",
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
-    ] = None,
+    header: HeadersOption = None,
     vhost: VhostOption = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -190,14 +188,12 @@ def publish(
     \b
     Example:
       kafkaesque exchange publish logs -k db.error "disk is full"
+      kafkaesque exchange publish amq.headers -H kind=order -H size=7 "two tickets"
     """
     from kafkaesque.cli import exchange_requests as requests
     from kafkaesque.model.records import Record
 
-    headers = tuple(
-        (each, value.encode())
-        for each, value in parse_pairs(header or (), "--header", "source=web").items()
-    )
+    headers = requests.written_headers(exchange_of(name), key, parse_headers(header))
     records = [
         Record(number, 0, None, text.encode(errors="surrogateescape"), headers)
         for number, text in enumerate(messages)

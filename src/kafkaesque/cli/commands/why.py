@@ -8,6 +8,7 @@ import typer
 
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
 from kafkaesque.cli.completion import GroupArgument, QueueArgument, TopicArgument
+from kafkaesque.cli.exchange_arguments import HeadersOption, parse_headers
 from kafkaesque.cli.screen import Screen
 
 #: As doctor's: 0 is that nothing is held up, 1 that something is, or may be.
@@ -130,15 +131,7 @@ def queue(
 def exchange(
     name: Annotated[str, typer.Argument(metavar="EXCHANGE", show_default=False)],
     key: Annotated[str, typer.Option("--key", "-k", help="The message's routing key.")] = "",
-    header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            "-H",
-            metavar="NAME=VALUE",
-            help="A number, true, false or other JSON is taken as such. May be repeated.",
-        ),
-    ] = None,
+    header: HeadersOption = None,
     vhost: Annotated[str, typer.Option("--vhost", metavar="NAME", help="The virtual host.")] = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -150,9 +143,7 @@ def exchange(
       kafkaesque why exchange logs --key db.error
       kafkaesque why exchange orders -H size=7 -H kind=order
     """
-    from kafkaesque.cli.exchange_arguments import parse_arguments
-
-    headers = msgspec.json.encode(parse_arguments(header)).decode() if header else ""
+    headers = msgspec.json.encode(parse_headers(header)).decode() if header else ""
     query = f"key={_quote(key)}&vhost={_quote(vhost)}&headers={_quote(headers)}"
     _show(bootstrap, f"/exchanges/{_quote(name)}?{query}", json=json)
 

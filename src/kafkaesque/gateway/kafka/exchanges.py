@@ -24,6 +24,7 @@ from kafkaesque.broker.requests.exchange_commands import (
     ExchangeCommand,
     UnbindDestination,
 )
+from kafkaesque.chassis.meanings import shown_headers, stored_of
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
@@ -31,6 +32,9 @@ from kafkaesque.model.batch import check_batches
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
 from kafkaesque.model.message_headers import PREFIX
 from kafkaesque.model.records import Record, decode_batch
+from kafkaesque.protocols.amqp.errors import AmqpError
+from kafkaesque.protocols.amqp.properties import Properties, read_properties
+from kafkaesque.protocols.amqp.wire import MALFORMED
 from kafkaesque.protocols.kafka.messages.alter_binding_request import AlterBindingRequest
 from kafkaesque.protocols.kafka.messages.alter_binding_response import AlterBindingResponse
 from kafkaesque.protocols.kafka.messages.alter_exchange_request import AlterExchangeRequest
@@ -269,9 +273,24 @@ def _publications(request: PublishMessagesRequest) -> list[Publication]:
     if len(records) > MESSAGES_MAX:
         raise InvalidRequest(f"a request has at most {MESSAGES_MAX} messages")
     return [
-        Publication(_routed(record, key), NewMessage(record.value, record.key, record.headers))
-        for record, key in zip(records, request.routing_keys, strict=True)
+        _publication(record, key) for record, key in zip(records, request.routing_keys, strict=True)
     ]
+
+
+def _publication(record: Record, key: str) -> Publication:
+    message = NewMessage(record.value, record.key, record.headers)
+    stored = stored_of(record.headers)
+    if stored is None:
+        return Publication(_routed(record, key), message)
+    try:
+        properties = read_properties(stored.properties)
+    except (AmqpError, *MALFORMED):
+        raise InvalidRequest("the properties of a message cannot be read") from None
+    said = {name: getattr(properties, name) for name in Properties.__struct_fields__}
+    routed = RoutedMessage(
+        key=key, headers=properties.headers, properties=said, body=record.value or b""
+    )
+    return Publication(routed, message, shown_headers(record.headers), show=shown_headers)
 
 
 def _routed(record: Record, key: str) -> RoutedMessage:
