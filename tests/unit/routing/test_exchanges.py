@@ -100,6 +100,21 @@ def test_each_queue_gets_a_message_once() -> None:
     assert host.queues("amq.topic", "a.b") == ["q1", "q2"]
 
 
+def test_the_empty_key_has_no_words_and_one_that_ends_in_a_dot_has_an_empty_word() -> None:
+    patterns = {"one": "*", "any": "#", "all": "#.#", "some": "#.*", "none": "", "two": "*.*"}
+    host = Host(*patterns)
+    for queue, pattern in patterns.items():
+        host.bind("amq.topic", queue, pattern)
+    assert host.queues("amq.topic", "") == ["all", "any", "none"]
+    assert host.queues("amq.topic", "a") == ["all", "any", "one", "some"]
+    assert host.queues("amq.topic", "a.") == ["all", "any", "some", "two"]
+    assert host.queues("amq.topic", ".") == ["all", "any", "some", "two"]
+    assert host.queues("amq.topic", "", CC=["a"]) == ["all", "any", "none", "one", "some"]
+    gone = Unbound(vhost="/", source="amq.topic", destination=Destination("any"), key="#")
+    host.apply(*planner.unbind(host.topology, gone))
+    assert host.queues("amq.topic", "") == ["all", "none"]
+
+
 def test_cycles_of_exchanges_end() -> None:
     host = Host("q1")
     host.declare("e1", "fanout", alternate_exchange="e1")

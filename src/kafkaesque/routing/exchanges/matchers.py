@@ -5,7 +5,7 @@ arguments, and nothing of where bindings lead.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from kafkaesque.env.dice import Dice
@@ -93,27 +93,44 @@ class FanoutMatcher:
 
 
 class TopicMatcher:
-    """A message goes where one of its keys matches the binding's key as a filter."""
+    """A message goes where one of its keys matches the binding's key as a filter.
 
-    __slots__ = ("_index",)
+    The empty key has no words, where a name without text has one level that is empty: it is matched
+    by filters that want no word, and not by the index.
+    """
+
+    __slots__ = ("_index", "_wordless")
     goes_by_keys = True
 
     def __init__(self) -> None:
         self._index = NameIndex()
+        #: The rows that the empty key matches.
+        self._wordless: dict[int, None] = {}
 
     def add(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
         self._index.add(AMQP.read_filter(key), row)
+        if matches_empty_key(key):
+            self._wordless[row] = None
 
     def remove(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
         self._index.remove(AMQP.read_filter(key), row)
+        self._wordless.pop(row, None)
 
     def rows(self, keys: Keys, message: RoutedMessage) -> Iterable[int]:
         if len(keys) == 1:
-            return self._index.match(key_of_routing_key(keys[0]))
+            return self._rows_of(keys[0])
         rows = array("I")
         for key in keys:
-            rows.extend(self._index.match(key_of_routing_key(key)))
+            rows.extend(self._rows_of(key))
         return rows
+
+    def _rows_of(self, key: str) -> Collection[int]:
+        return self._index.match(key_of_routing_key(key)) if key else self._wordless
+
+
+def matches_empty_key(key: str) -> bool:
+    """Tell whether a topic exchange's binding with a key matches the routing key without text."""
+    return not key or all(word == AMQP.many for word in key.split(AMQP.separator))
 
 
 def new_matcher(
