@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -45,6 +46,22 @@ def test_a_direct_exchange_goes_by_the_key(client: AmqpClient) -> None:
         client.publish(key.encode(), key, exchange=source)
     assert gets(client, first) == [(source, "red", b"red")]
     assert gets(client, second) == [(source, "red", b"red"), (source, "blue", b"blue")]
+
+
+def test_decimals_are_arguments_as_others(client: AmqpClient) -> None:
+    price = Decimal("1.50")
+    queue, other = client.queue(price=price), client.queue()
+    source = exchange(client, "headers", price=price)
+    bind(client, queue, source, price=price)
+    bind(client, other, source, prices=[price], nested={"price": price})
+    said: Table = {"price": price, "prices": [price], "nested": {"price": price}}
+    client.publish(b"x", "", exchange=source, properties=Properties(headers=said))
+    assert client.get(queue)[1].headers == said
+    assert client.get(other)[2] == b"x"
+    unbind = m.QueueUnbind(queue=queue, exchange=source, arguments={"price": price})
+    client.call(unbind, m.QueueUnbindOk)
+    client.publish(b"y", "", exchange=source, properties=Properties(headers=said))
+    assert gets(client, queue) == []
 
 
 def test_topics_fanouts_and_headers(client: AmqpClient) -> None:

@@ -25,6 +25,7 @@ from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.wire import Table
+from kafkaesque.routing.exchanges.headers_matcher import comparable
 from kafkaesque.routing.exchanges.records import Destination
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
@@ -174,11 +175,12 @@ def _plain(arguments: Table, method: m.Method) -> dict[str, object]:
     Raises:
         AmqpError: one has a value of another type.
     """
-    for name, value in arguments.items():
+    plain = {name: comparable(value) for name, value in arguments.items()}
+    for name, value in plain.items():
         if not _is_plain(value):
             what = f"invalid arg '{name}': brokers keep texts, numbers, lists and tables"
             raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
-    return dict(arguments)
+    return plain
 
 
 def _is_plain(value: object) -> bool:

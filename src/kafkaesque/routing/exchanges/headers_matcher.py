@@ -59,7 +59,7 @@ class HeadersMatcher:
     def _candidates(self, headers: Arguments) -> Iterator[int]:
         by_pair = self._by_pair
         for name, value in headers.items():
-            for pair in ((name,), _pair(name, _comparable(value))):
+            for pair in ((name,), _pair(name, comparable(value))):
                 found = by_pair.get(pair)
                 if found is not None:
                     yield from (found,) if isinstance(found, int) else found
@@ -95,11 +95,24 @@ def read_demands(arguments: Arguments) -> tuple[bool, tuple[tuple[str, object], 
     return is_all, tuple(demands)
 
 
-def _comparable(value: object) -> object:
-    """Return a header's value as arguments have it, which are written down and read again."""
-    if isinstance(value, int) and type(value) is not bool:
-        return int(value)
-    return str(value) if isinstance(value, Decimal) else value
+def comparable(value: object) -> object:
+    """Return a header's value as arguments have it, which are written down and read again.
+
+    Metadata have no decimals: there they are texts.
+    """
+    match value:
+        case bool() | str():
+            return value
+        case int():
+            return int(value)
+        case Decimal():
+            return str(value)
+        case list():
+            return [comparable(each) for each in value]
+        case dict():
+            return {name: comparable(each) for name, each in value.items()}
+        case _:
+            return value
 
 
 def _pair(name: str, value: object) -> _Pair:
@@ -117,5 +130,5 @@ def _pair(name: str, value: object) -> _Pair:
 def _is_met(headers: Arguments, name: str, value: object) -> bool:
     if name not in headers:
         return False
-    found = _comparable(headers[name])
+    found = comparable(headers[name])
     return value is None or (type(found) is type(value) and found == value)
