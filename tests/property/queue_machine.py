@@ -34,6 +34,8 @@ POLICIES = (
     Policy(lock_ms=20, ttl_ms=400, delay_ms=10, deduplication_ms=80, priorities=2),
     Policy(lock_ms=20, sharing=Sharing.SINGLE_ACTIVE, in_flight_max=3, grace_ms=15),
     Policy(lock_ms=20, ttl_ms=100, keeps_begun=True, grace_ms=15),
+    Policy(lock_ms=20, holds_nothing=True),
+    Policy(holds_nothing=True, overflow=Overflow.DEAD_LETTER, dead_letters_to="dead"),
 )
 SESSIONS = (b"s1", b"s2", b"s3")
 

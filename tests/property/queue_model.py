@@ -296,7 +296,9 @@ class Model:
         is_guessed = most_bytes > 0 and not all(held.size for held in counted)
         size = sum(held.size for held in counted)
         return is_guessed or bool(
-            (most and len(counted) > most) or (most_bytes and size > most_bytes)
+            (self.policy.holds_nothing and counted)
+            or (most and len(counted) > most)
+            or (most_bytes and size > most_bytes)
         )
 
     def _kill(self, decision: d.Kill) -> None:

@@ -79,6 +79,7 @@ class Engine:
             self._sessions.end_grace()
         self._upkeep.do()
         self._distributor.serve()
+        self._upkeep.end_what_nobody_took()
         self._distributor.expire()
 
     def next_deadline_ms(self) -> int | None:
@@ -139,7 +140,8 @@ class Engine:
         if not policy.refuses:
             return False
         return bool(
-            (policy.messages_max and count > policy.messages_max)
+            policy.holds_nothing
+            or (policy.messages_max and count > policy.messages_max)
             or (policy.bytes_max and size > policy.bytes_max)
         )
 

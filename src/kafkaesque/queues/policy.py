@@ -90,6 +90,8 @@ class Policy:
     is_fair_by_group: bool = False
     #: A message does not outlive its time before somebody has had it; after that it does.
     keeps_begun: bool = False
+    #: No message may wait: what nobody takes at once is too much.
+    holds_nothing: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be.

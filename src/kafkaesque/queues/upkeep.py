@@ -1,8 +1,12 @@
 """What becomes of messages without anybody asking: locks end, delays and lives end, limits hold.
 
+Whoever waits is served before what has just come can be too much or too old: a message that is to
+be had at once or never is given to a consumer that has room.
+
 Each step of upkeep does a bounded piece; `is_behind` says that there is more to do at once.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -33,7 +37,16 @@ class _Purging(NamedTuple):
 class Upkeep:
     """See the module."""
 
-    __slots__ = ("_context", "_lived_to", "_purged_to", "_purges", "_redriven_to", "is_behind")
+    __slots__ = (
+        "_context",
+        "_known_to",
+        "_lived_to",
+        "_old_at_once",
+        "_purged_to",
+        "_purges",
+        "_redriven_to",
+        "is_behind",
+    )
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -42,6 +55,10 @@ class Upkeep:
             timetable.enter_anew()
         #: Messages before it were looked at when their lives ended by the queue's policy.
         self._lived_to = 0
+        #: Messages from it on have come in this turn.
+        self._known_to = state.end
+        #: Those of them whose lives are over.
+        self._old_at_once: list[int] = []
         self._redriven_to = 0
         self._purged_to = 0
         self._purges: list[_Purging] = []
@@ -67,15 +84,22 @@ class Upkeep:
         self._purged_to = 0
 
     def do(self) -> None:
-        """Do what is due."""
+        """Do what is due before anybody is served."""
         self.is_behind = False
         self._end_locks()
         self._end_delays()
         self._end_lives()
         self._end_old_lives()
-        self._keep_limits()
         self._go_on_purging()
         self._go_on_redriving()
+
+    def end_what_nobody_took(self) -> None:
+        """Do what is due after that."""
+        over = [offset for offset in self._old_at_once if self._context.may_expire(offset)]
+        self._old_at_once.clear()
+        self._context.give_up(Reason.EXPIRED, over)
+        self._keep_limits()
+        self._known_to = self._context.state.end
 
     def next_deadline_ms(self) -> int | None:
         """Return when something is due, in lock time, or None."""
@@ -113,7 +137,9 @@ class Upkeep:
         if due:
             self.is_behind = self.is_behind or len(due) == STEP_MAX
             over = sorted(offset for _, offset in due if self._context.may_expire(offset))
-            self._context.give_up(Reason.EXPIRED, over)
+            fresh = bisect_left(over, self._known_to)
+            self._old_at_once = over[fresh:]
+            self._context.give_up(Reason.EXPIRED, over[:fresh])
 
     def _end_old_lives(self) -> None:
         """End the lives of messages that have lived as long as the queue lets them."""
@@ -160,6 +186,8 @@ class Upkeep:
         """Return how many messages and bytes a queue is too long by; not more than 0: it is not."""
         policy = self._context.state.policy
         count, size = counted(self._context)
+        if policy.holds_nothing:
+            return count, 0
         return (
             count - policy.messages_max if policy.messages_max else 0,
             size - policy.bytes_max if policy.bytes_max else 0,

@@ -12,7 +12,7 @@ from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
 from kafkaesque.protocols.amqp.wire import Timestamp
 from kafkaesque.sim.cluster import AMQP_PORT
-from tests.unit.gateway_amqp.kit import AmqpClient, Ground
+from tests.unit.gateway_amqp.kit import AmqpClient, Ground, Message
 
 
 def confirming(client: AmqpClient) -> AmqpClient:
@@ -27,6 +27,42 @@ def acked(client: AmqpClient, count: int) -> None:
         ack = client.expect(m.BasicAck)
         found = {each for each in left if ack.multiple and each <= ack.delivery_tag}
         left -= found | {ack.delivery_tag}
+
+
+@pytest.mark.parametrize("limit", ["x-max-length", "x-max-length-bytes"])
+def test_a_queue_of_length_zero_gives_to_who_waits_and_drops_or_refuses_the_rest(
+    client: AmqpClient, limit: str
+) -> None:
+    name = confirming(client).queue(**{limit: 0})
+    client.publish(b"", name)
+    acked(client, 1)
+    assert client.count(name) == (0, 0)
+    client.call(m.BasicConsume(queue=name, no_ack=True), m.BasicConsumeOk)
+    assert client.silent(300)
+    client.publish(b"two", name)
+    assert _came_and_confirmed(client) == b"two"
+    refusing = client.queue(**{limit: 0, "x-overflow": "reject-publish"})
+    client.publish(b"three", refusing)
+    assert client.expect(m.BasicNack).delivery_tag == 3
+
+
+def _came_and_confirmed(client: AmqpClient) -> bytes:
+    """Return the body of the message that has come with its confirm."""
+    found = [client.next(), client.next()]
+    assert any(isinstance(each, m.BasicAck) for each in found), found
+    (message,) = (each for each in found if isinstance(each, Message))
+    return message.body
+
+
+def test_a_message_without_a_life_goes_to_who_waits(client: AmqpClient) -> None:
+    name = confirming(client).queue()
+    now_or_never = Properties(expiration="0")
+    client.publish(b"never", name, properties=now_or_never)
+    acked(client, 1)
+    client.call(m.BasicConsume(queue=name, no_ack=True), m.BasicConsumeOk)
+    assert client.silent(300)
+    client.publish(b"now", name, properties=now_or_never)
+    assert _came_and_confirmed(client) == b"now"
 
 
 def test_what_is_confirmed_is_in_the_queue_in_order(client: AmqpClient) -> None:

@@ -21,6 +21,7 @@ QUEUE_TYPE: Final = "x-queue-type"
 QUEUE_TYPES: Final = ("classic", "quorum")
 STREAM: Final = "stream"
 MAX_AGE: Final = "x-max-age"
+MAX_BYTES: Final = "x-max-length-bytes"
 SEGMENT_BYTES: Final = "x-stream-max-segment-size-bytes"
 #: RabbitMQ has no such argument.
 PARTITIONS_ARGUMENT: Final = "x-partitions"
@@ -65,7 +66,7 @@ def _number(
         if not least <= value <= most:
             raise _bad(name, f"{value} is not from {least} to {most}")
         if value == 0 and zero is not None:
-            value = zero
+            return {option: str(zero)}
         return {option: str(value + shift)} if option and value + shift > 0 else {}
 
     return read
@@ -132,9 +133,9 @@ def _shown(value: object) -> str:
 _ARGUMENTS: Final[Mapping[str, _Reader]] = {
     "x-message-ttl": _number("message.ttl.ms", 10 * YEAR_MS, zero=1),
     "x-expires": _number("expires.ms", 10 * YEAR_MS, least=1),
-    # A queue that holds nothing would be no queue: options take 0 for no limit.
-    "x-max-length": _number("max.length", _COUNT_MAX, least=1),
-    "x-max-length-bytes": _number("max.length.bytes", 2**53, least=1),
+    # Options take 0 for no limit.
+    "x-max-length": _number("max.length", _COUNT_MAX, zero=-1),
+    MAX_BYTES: _number("max.length.bytes", 2**53, zero=-1),
     OVERFLOW: _text(*OVERFLOWS),
     DEAD_LETTER_EXCHANGE: _text(),
     DEAD_LETTER_KEY: _text(),
@@ -185,7 +186,7 @@ _OF_STREAMS: Final = frozenset(
         QUEUE_TYPE,
         MAX_AGE,
         SEGMENT_BYTES,
-        "x-max-length-bytes",
+        MAX_BYTES,
         GROUP_SIZE,
         "x-initial-cluster-size",
         "x-queue-leader-locator",
@@ -204,9 +205,9 @@ def read_stream_arguments(arguments: Mapping[str, object]) -> Options:
         if name in _ARGUMENTS and name not in _OF_STREAMS:
             raise _bad(name, "a stream has none")
     options = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-    age, size, segment = (
-        arguments.get(each) for each in (MAX_AGE, "x-max-length-bytes", SEGMENT_BYTES)
-    )
+    age, size, segment = (arguments.get(each) for each in (MAX_AGE, MAX_BYTES, SEGMENT_BYTES))
+    if size == 0:
+        raise _bad(MAX_BYTES, "a stream keeps what it is given")
     if isinstance(age, str):
         options["retention.ms"] = str(read_age_ms(age))
     if size is not None:

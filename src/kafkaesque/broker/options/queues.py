@@ -237,8 +237,12 @@ QUEUE_OPTIONS: Final = OptionTable(
             doc="Whether groups get messages in turn, as SQS's fair queues have it: first the one "
             "with fewest in flight.",
         ),
-        _number("max.length", "Messages that may wait; 0: any number."),
-        _number("max.length.bytes", "Bytes of messages that may wait; 0: any number."),
+        _number("max.length", "Messages that may wait; 0: any number; -1: none.", least=-1),
+        _number(
+            "max.length.bytes",
+            "Bytes of messages that may wait; 0: any number; -1: no message may wait.",
+            least=-1,
+        ),
         Option(
             name="max.length.in.flight",
             type=_BOOLEAN,
@@ -445,8 +449,9 @@ def make_policy(options: Mapping[str, str]) -> Policy:
         priorities=number("max.priority") + 1,
         is_ordered=bool(values["ordered.groups"]),
         is_fair_by_group=bool(values["fair.groups"]),
-        messages_max=number("max.length"),
-        bytes_max=number("max.length.bytes"),
+        messages_max=max(0, number("max.length")),
+        bytes_max=max(0, number("max.length.bytes")),
+        holds_nothing=min(number("max.length"), number("max.length.bytes")) < 0,
         counts_in_flight=bool(values["max.length.in.flight"]),
         overflow=_OVERFLOWS[str(values["overflow"])],
         dead_letters_to=_target_of(values),

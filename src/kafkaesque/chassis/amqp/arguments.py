@@ -186,6 +186,8 @@ def arguments_of(queue: QueueState) -> dict[str, object]:
         value = options.get(option, "")
         if value.isdecimal() and int(value):
             found[argument] = int(value)
+        elif value == "-1":
+            found[argument] = 0
     if options.get("delivery.limit", "0") != "0":
         found["x-delivery-limit"] = int(options["delivery.limit"]) - 1
     if options.get("overflow") in REJECTIONS:
