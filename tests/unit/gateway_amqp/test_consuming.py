@@ -8,10 +8,12 @@ import pytest
 
 from kafkaesque.broker.doors.queues import Queues
 from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
+from kafkaesque.gateway.amqp.connection import AmqpConnection
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.frames import METHOD, write_frame
 from kafkaesque.protocols.amqp.method_codec import write_method
 from kafkaesque.protocols.amqp.properties import Properties
+from kafkaesque.sim.cluster import AMQP_PORT
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
 
 
@@ -289,6 +291,28 @@ def test_a_cancelled_consumer_that_waited_takes_nothing(client: AmqpClient) -> N
     client.publish(b"x", name)
     got, _, _ = client.get(name)
     assert not got.redelivered
+
+
+def test_what_a_client_had_that_is_dismissed_comes_again_at_once(
+    ground: Ground, client: AmqpClient
+) -> None:
+    name = client.queue()
+    client.publish(b"x", name)
+    client.call(m.BasicConsume(queue=name), m.BasicConsumeOk)
+    assert client.delivery()[2] == b"x"
+    (connection,) = ground.cluster._gateways["b1"][AMQP_PORT].connections.values()
+    assert isinstance(connection, AmqpConnection)
+    other = ground.client()
+    other.open()
+    other.call(m.BasicConsume(queue=name), m.BasicConsumeOk)
+    # A client that does not read does not hang up, either.
+    client.client.link.pause_reading()
+    connection.dismiss("somebody wants it")
+    assert not other.silent(500)
+    delivered, _, body = other.delivery()
+    assert (delivered.redelivered, body) == (True, b"x")
+    client.client.link.resume_reading()
+    assert client.expect(m.ConnectionClose, 0).reply_code == 320
 
 
 def test_a_tag_is_used_once_in_a_channel(client: AmqpClient) -> None:

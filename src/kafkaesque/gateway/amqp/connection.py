@@ -241,6 +241,8 @@ class AmqpConnection(AmqpLink):
         if self.codec.state is ConnectionState.OPEN and self.connection is not None:
             stops = AmqpError(ReplyCode.CONNECTION_FORCED, "broker forced connection closure")
             self.write(self.codec.close(stops))
+            # A client that does not read would keep its messages until it is hung up on.
+            self.end_channels(is_failed=True)
         super().close()
 
     def on_gone(self) -> None:
