@@ -37,7 +37,7 @@ class Counted:
         self.queue.wall_ms += ahead_ms
         self.queue.now_ms += 12_345_678
         self.queue.new_leader()
-        self.clock.begin(self.queue.table, self.queue.instant)
+        self.clock.begin(self.queue.table, self.queue.instant, is_first=False)
 
     def says_so(self) -> bool:
         """Tell whether the queue's log says for how long nobody has used it."""
@@ -45,7 +45,7 @@ class Counted:
 
     @property
     def is_over(self) -> bool:
-        return self.clock.is_over(self.queue.table, self.queue.instant, EXPIRY_MS)
+        return not self.clock.left_ms(self.queue.table, self.queue.instant, EXPIRY_MS)
 
     def lasts_ms(self, *, at_most_ms: int, leader_ms: int = 0, ahead_ms: int = 0) -> int:
         """Return after how long it is over, if another broker leads every now and then."""

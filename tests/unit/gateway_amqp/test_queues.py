@@ -257,6 +257,31 @@ def test_a_queue_that_nobody_uses_expires(ground: Ground, client: AmqpClient) ->
     client.fails_channel(404)
 
 
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_a_queue_goes_soon_after_its_time(broker: int) -> None:
+    ground = Ground(seed=broker, brokers=3)
+    client = ground.client(broker)
+    client.open()
+    used, idle = (client.queue(**{"x-expires": each}) for each in (1_000, 1_000))
+    client.call(m.BasicConsume(queue=used, consumer_tag="c"), m.BasicConsumeOk)
+    ground.wait(2_500)
+    client.send(1, m.QueueDeclare(queue=idle, passive=True))
+    client.fails_channel(404)
+    ground.wait(20_000)
+    # Its channel has failed, and the consumer with it: it was there until then.
+    other = ground.client(broker)
+    other.open()
+    kept = other.queue(**{"x-expires": 7_000})
+    ground.wait(6_000)
+    assert other.count(kept) == (0, 0)
+    ground.wait(6_000)
+    assert other.count(kept) == (0, 0)
+    ground.wait(8_500)
+    for name in (used, kept):
+        other.send(1, m.QueueDeclare(queue=name, passive=True))
+        other.fails_channel(404)
+
+
 def test_no_queue_keeps_others_from_expiring(
     ground: Ground, client: AmqpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def whole_counts(parts: Sequence[QueueCounts]) -> QueueCounts:
         held_by="message" if is_held else oldest.held_by,
         read_to=UNSET,
         is_disused=all(each.is_disused is True for each in parts) or UNSET,
+        disused_in_ms=UNSET,
     )
 
 

@@ -10,7 +10,7 @@ both brokers; but not with more than a step of that, nor with less than nothing.
 differ, and a time in which nobody led, change the count by a step at most; without a note it begins
 anew. What it finds to be over stays for a grace: who could not come while there was no leader can
 do so now. Nor does it know who is attached: consumers that ask for nothing show themselves only
-every few seconds.
+every few seconds. The first leader of all knows: it grants no grace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GRACE_MS_MIN: Final = 10_000
 class DisuseClock:
     """Counts for one queue, on its leader; see the module."""
 
-    __slots__ = ("_ask", "_is_noting", "_led_ms", "_new_token", "_used_ms")
+    __slots__ = ("_ask", "_is_first", "_is_noting", "_led_ms", "_new_token", "_used_ms")
 
     def __init__(
         self, new_token: Callable[[], RequestToken], ask: Callable[[NoteDisuse], None]
@@ -45,13 +45,14 @@ class DisuseClock:
         self._new_token: Final = new_token
         self._ask: Final = ask
         self._led_ms = 0
+        self._is_first = False
         #: When it was used last, by this leader's clock, also if that was before it led.
         self._used_ms = 0
         self._is_noting = False
 
-    def begin(self, queue: QueueTable, now: Instant) -> None:
-        """This broker leads from now on."""
-        self._led_ms, self._is_noting = now.now_ms, False
+    def begin(self, queue: QueueTable, now: Instant, *, is_first: bool) -> None:
+        """This broker leads from now on; `is_first`: nobody has led before it."""
+        self._led_ms, self._is_noting, self._is_first = now.now_ms, False, is_first
         self._used_ms = now.now_ms - _unused_before(queue, now.wall_ms)
 
     def note_use(self, now_ms: int) -> None:
@@ -62,21 +63,23 @@ class DisuseClock:
         """What was asked to be written down was, or will not be."""
         self._is_noting = False
 
-    def is_over(self, queue: QueueTable, now: Instant, expiry_ms: int) -> bool:
-        """Tell whether nobody has used the queue for so long; have that written down if it is due.
+    def left_ms(self, queue: QueueTable, now: Instant, expiry_ms: int) -> int:
+        """Return when it may be that nobody has used the queue for so long; 0: it is so now.
+
+        That it was not used is written down if that is due.
 
         To be asked every now and then: what is not seen in use between two questions may have been
         used for less than that.
         """
         if queue.is_used:
             self._used_ms = now.now_ms
-            return False
+            return expiry_ms
         unused_ms = now.now_ms - self._used_ms
         if unused_ms >= expiry_ms:
-            grace_ms = max(GRACE_MS_MIN, min(GRACE_MS, expiry_ms))
-            return now.now_ms - self._led_ms >= grace_ms
+            grace_ms = 0 if self._is_first else max(GRACE_MS_MIN, min(GRACE_MS, expiry_ms))
+            return max(0, self._led_ms + grace_ms - now.now_ms)
         self._maybe_note(queue, now, unused_ms, expiry_ms)
-        return False
+        return expiry_ms - unused_ms
 
     def _maybe_note(self, queue: QueueTable, now: Instant, unused_ms: int, expiry_ms: int) -> None:
         noted = queue.state.disuse

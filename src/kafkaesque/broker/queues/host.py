@@ -260,10 +260,10 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         """Somebody uses the queue, or has ceased to."""
         self._disuse.note_use(self._parts.clock.now_ms())
 
-    def is_disused(self, expiry_ms: int) -> bool:
-        """Tell whether nobody has used the queue for so long; to be asked every now and then."""
+    def disused_in_ms(self, expiry_ms: int) -> int:
+        """Return when nobody may have used the queue for so long; to be asked now and then."""
         self.partition()
-        return self._disuse.is_over(self.queue, self.now(), expiry_ms)
+        return self._disuse.left_ms(self.queue, self.now(), expiry_ms)
 
     @property
     def unwanted_ms(self) -> int:
@@ -386,8 +386,9 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         super().begin_at(start_offset)
 
     def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
+        is_first = replica.next_offset == 0
         super()._begin_to_lead(replica, partition)
-        self._disuse.begin(self.queue, self.now())
+        self._disuse.begin(self.queue, self.now(), is_first=is_first)
         # Its options are to hold, and consumers may not come back.
         self.note_begun()
 

@@ -79,7 +79,8 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             host.note_use()
             host.ask_engine(r.NoteUse(token=host.new_token()), _told(on_done, lambda _: counts))
         case q.AskQueue(expiry_ms=int(expiry_ms)):
-            on_done(replace(count(host), is_disused=host.is_disused(expiry_ms)))
+            left_ms = host.disused_in_ms(expiry_ms)
+            on_done(replace(count(host), is_disused=not left_ms, disused_in_ms=left_ms))
         case q.AskQueue():
             if request.reads_on is True:
                 host.read_on()

@@ -33,7 +33,7 @@ class TransientHost(QueueHost):
         self.log = MemoryLog(memory, parts.clock.wall_ms, self._on_appended)
         self.bodies = MemoryBodies(self.log)
         self.queue.lead(self._instant())
-        self._disuse.begin(self.queue, self.now())
+        self._disuse.begin(self.queue, self.now(), is_first=True)
         # The queue is empty, and its options hold before the first message comes.
         self._log_snapshot()
         self._is_configured()

@@ -336,3 +336,5 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     asked_ms: int | msgspec.UnsetType = msgspec.UNSET
     #: Whether nobody has used the queue for as long as was asked, under this leader and others.
     is_disused: bool | msgspec.UnsetType = msgspec.UNSET
+    #: When that may be so, if nobody uses it until then.
+    disused_in_ms: int | msgspec.UnsetType = msgspec.UNSET

@@ -171,6 +171,7 @@ class Queues:
                 return
             check_owner(channel, queue, method)
             check_equivalent(queue, said, options)
+            desk.sweeping.watch(queue)
             self._send_ok(method, queue, 0, 0)
 
         if said.is_exclusive:

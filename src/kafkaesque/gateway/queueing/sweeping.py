@@ -6,7 +6,8 @@ Theory of operation. Each broker looks, every few seconds, at all queues.
   long, goes. One broker does that: the first of those that live.
 - A queue with `expires.ms`, its own or a policy's, goes when nobody has consumed, fetched or
   declared it for so long. The broker that leads its log asks it; `broker/queues/disuse` says how
-  the time goes on under another leader. Queues over topics of several partitions stay.
+  the time goes on under another leader. Queues over topics of several partitions stay. One whose
+  time is over before the next sweep is asked again then.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId
 
 SWEEP_MS: Final = 5_000
+#: A queue that may go before the next sweep is asked then, but not more often than this.
+SOON_MS_MIN: Final = 1_000
 #: A broker that was not heard of for so long, and with it its connections, is gone.
 LOST_MS: Final = 60_000
 #: Queues that one sweep asks about, so that none keeps the loop for long.
@@ -44,6 +47,7 @@ class Sweeping:
         "_has_begun",
         "_is_over",
         "_known",
+        "_soon",
         "_watched",
     )
 
@@ -57,6 +61,8 @@ class Sweeping:
         #: The queues that may go by themselves, and of which metadata, in which version.
         self._watched: list[QueueState] = []
         self._known: tuple[ClusterState, int] | None = None
+        #: Logs of queues that are asked between two sweeps.
+        self._soon: set[bytes] = set()
 
     def begin(self) -> None:
         """Look from now on; harmless if that was said before."""
@@ -70,8 +76,15 @@ class Sweeping:
 
     def use(self, queue: QueueState) -> q.AskQueue:
         """Return what asks for a queue's counts, and is a use of it: a client has declared it."""
+        self.watch(queue)
         is_use = True if self._expires_ms(queue) else UNSET
         return q.AskQueue(log_id=queue.topic_id, is_use=is_use)
+
+    def watch(self, queue: QueueState) -> None:
+        """Look at a queue in time that may go before the next sweep."""
+        expires_ms = self._expires_ms(queue)
+        if expires_ms:
+            self._maybe_ask_in(queue, expires_ms)
 
     def _later(self, act: Callable[[], None]) -> None:
         self._doors.clock.call_later(SWEEP_MS, act)
@@ -140,8 +153,26 @@ class Sweeping:
         on_counted = partial(self._on_counted, queue)
         self._doors.queues.ask_whole(request, q.QueueCounts, _TIMEOUT_MS, on_counted)
 
+    def _maybe_ask_in(self, queue: QueueState, ms: int) -> None:
+        """Ask a queue after so long, or soon, unless a sweep or another question comes first."""
+        key = queue.topic_id
+        if ms >= SWEEP_MS or key in self._soon or len(self._soon) >= ASKED_MAX:
+            return
+        self._soon.add(key)
+
+        def ask() -> None:
+            self._soon.discard(key)
+            if not self._is_over and self._expires_ms(queue):
+                self._ask(queue)
+
+        self._doors.clock.call_later(max(ms, SOON_MS_MIN), ask)
+
     def _on_counted(self, queue: QueueState, counts: q.QueueCounts | RequestRefused) -> None:
-        if isinstance(counts, RequestRefused) or counts.is_disused is not True:
+        if isinstance(counts, RequestRefused):
+            return
+        if counts.is_disused is not True:
+            if counts.disused_in_ms is not UNSET:
+                self._maybe_ask_in(queue, counts.disused_in_ms)
             return
         # Its options may have changed while it was asked.
         if self._expires_ms(queue):
