@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from amqpstorm.management.api import ManagementApi
@@ -76,6 +77,68 @@ def test_a_queue_is_declared_bound_filled_read_and_deleted(api: ManagementApi) -
         api.queue.get(queue)
     with pytest.raises(ApiError, match="NOT-FOUND"):
         api.exchange.get(exchange)
+
+
+def test_channels_and_consumers_are_those_of_all_brokers(
+    cluster: RabbitMqCluster, api: ManagementApi
+) -> None:
+    queue = new_name("consumed")
+    with cluster.connected(2) as connection:
+        idle, channel = connection.channel(), connection.channel()
+        idle.tx_select()
+        idle.basic_publish("", queue, "not yet")
+        channel.queue_declare(queue, durable=True)
+        channel.confirm_delivery()
+        for _ in range(3):
+            channel.basic_publish("", queue, "x")
+        channel.basic_qos(prefetch_count=2)
+        channel.basic_consume(queue, lambda *_: None, arguments={"x-priority": 5})
+        connection.process_data_events(0.1)
+
+        def consumers() -> list[Any]:
+            found: list[Any] = cluster.ask("GET", "/consumers/%2F").json()
+            return [each for each in found if each["queue"]["name"] == queue]
+
+        eventually(lambda: len(consumers()) == 1, "the consumer is shown")
+        (consumer,) = consumers()
+        assert consumer["queue"] == {"name": queue, "vhost": "/"}
+        assert (consumer["ack_required"], consumer["prefetch_count"]) == (True, 2)
+        assert (consumer["exclusive"], consumer["arguments"]) == (False, {"x-priority": 5})
+        details = consumer["channel_details"]
+        assert (details["number"], details["node"]) == (2, "kafkaesque@2")
+        shown: Any = {
+            each["number"]: each
+            for each in api.channel.list()
+            if each["connection_details"]["name"] == details["connection_name"]
+        }
+        assert sorted(shown) == [1, 2]
+        assert shown[1]["transactional"]
+        assert shown[1]["messages_uncommitted"] == 1
+        assert (shown[2]["confirm"], shown[2]["prefetch_count"]) == (True, 2)
+        assert (shown[2]["consumer_count"], shown[2]["vhost"]) == (1, "/")
+        eventually(
+            lambda: api.channel.get(details["name"])["messages_unacknowledged"] == 2,
+            "two messages are with the consumer",
+        )
+        path = f"/connections/{quote(details['connection_name'], safe='')}"
+        assert len(cluster.ask("GET", f"{path}/channels").json()) == 2
+        one = cluster.ask("GET", path).json()
+        assert (one["vhost"], one["channels"]) == ("/", 2)
+        for of in ("connections", "channels"):
+            assert cluster.ask("GET", f"/vhosts/%2F/{of}").json()
+            assert cluster.ask("GET", f"/vhosts/none/{of}").status_code == 404
+        assert cluster.ask("GET", "/connections/none/channels").status_code == 404
+    eventually(lambda: not consumers(), "the consumer has gone with its connection")
+    api.queue.delete(queue)
+
+
+@pytest.mark.parametrize(
+    "check",
+    ["alarms", "local-alarms", "is-in-service", "ready-to-serve-clients", "virtual-hosts"],
+)
+def test_health_checks(cluster: RabbitMqCluster, check: str) -> None:
+    assert cluster.ask("GET", f"/health/checks/{check}").json() == {"status": "ok"}
+    assert cluster.ask("GET", "/auth").json() == {"oauth_enabled": False}
 
 
 def test_numbers_and_flags_may_be_texts(cluster: RabbitMqCluster, api: ManagementApi) -> None:

@@ -18,6 +18,7 @@ from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import Failure, FailureReason, Success
 from kafkaesque.access.principals import user_name
 from kafkaesque.broker.listeners import AccessMode, Listener, LogInBy
+from kafkaesque.chassis.channel_facts import ConnectionFacts
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.client_facts import ClientFacts
 from kafkaesque.chassis.http_guard import BEGINNING_BYTES, is_http_request
@@ -298,6 +299,10 @@ class ClientConnection(ABC):
 
         Of the subscriptions themselves so many are told at most.
         """
+        return None
+
+    def describe_channels(self, channels_max: int) -> ConnectionFacts | None:
+        """Return the channels of a connection, so many at most; None: the protocol has none."""
         return None
 
     def on_idle(self) -> None:

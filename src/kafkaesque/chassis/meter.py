@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from kafkaesque.chassis.channel_facts import ConnectionFacts
 from kafkaesque.chassis.client_facts import ClientFacts
 from kafkaesque.chassis.identity import Identity
 from kafkaesque.env.network import Connection
@@ -34,6 +35,9 @@ class Counted(Protocol):
 
     def describe(self, subscriptions_max: int) -> ClientFacts | None:
         """Return what the client has subscribed to; see `ClientConnection`."""
+
+    def describe_channels(self, channels_max: int) -> ConnectionFacts | None:
+        """Return what a connection of AMQP has open; see `ClientConnection`."""
 
 
 class Meter:

@@ -8,17 +8,22 @@ from typing import Final, NamedTuple
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import OnAnswer, PartServer
 from kafkaesque.admin.api.part_pages import (
+    CHANNELS,
     CLOSE_CONNECTION,
     CONNECTIONS,
+    ChannelsAnswer,
     CloseConnection,
     ConnectionClosed,
     ConnectionsAnswer,
 )
 from kafkaesque.admin.api.values import Connected
+from kafkaesque.chassis.channel_facts import ConnectionFacts
 from kafkaesque.chassis.meter import Counted
 
 #: Connections that a broker describes; the others are counted.
 CONNECTIONS_MAX: Final = 5_000
+#: Channels that it describes; further ones are left out.
+CHANNELS_MAX: Final = 10_000
 #: Of what clients call themselves as much is shown.
 CLIENT_ID_LENGTH_MAX: Final = 256
 #: Rates are those of the time since the connections were last looked at: at least so many ms, and
@@ -31,6 +36,7 @@ def register(context: Context, server: PartServer) -> None:
     """Have these parts served."""
     glances = Glances()
     server.register(CONNECTIONS, lambda _, done: done(_connections(context, glances)))
+    server.register(CHANNELS, lambda _, done: done(_channels(context)))
     server.register(CLOSE_CONNECTION, lambda question, done: _close(context, question, done))
 
 
@@ -107,6 +113,17 @@ def _connections(context: Context, glances: Glances) -> ConnectionsAnswer:
     glances.end(now_ms, {each.number: (each.bytes_in, each.bytes_out) for each in found})
     total = sum(meter.open for meter in context.chassis.meters.values())
     return ConnectionsAnswer(connections=found, total=total)
+
+
+def _channels(context: Context) -> ChannelsAnswer:
+    found: dict[int, ConnectionFacts] = {}
+    left = CHANNELS_MAX
+    for _, each in islice(_every(context), CONNECTIONS_MAX):
+        facts = each.describe_channels(left)
+        if facts is not None:
+            found[each.number] = facts
+            left -= len(facts.channels)
+    return ChannelsAnswer(connections=found)
 
 
 def _close(context: Context, question: CloseConnection, on_done: OnAnswer) -> None:

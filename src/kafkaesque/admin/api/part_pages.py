@@ -17,6 +17,7 @@ from kafkaesque.admin.api.values import (
     Transaction,
 )
 from kafkaesque.broker.requests.client_command import OnBehalfOf
+from kafkaesque.chassis.channel_facts import ConnectionFacts
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -126,6 +127,12 @@ class ConnectionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: list[Connected]
     total: int
+
+
+class ChannelsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What connections of AMQP with a broker have open, by their numbers, up to a bound."""
+
+    connections: dict[int, ConnectionFacts]
 
 
 class CloseConnection(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,6 +275,7 @@ TOPIC_GROUPS: Final = PartPage(
 )
 GROUP: Final = PartPage(name="group", question=GroupQuestion, answer=GroupAnswer)
 CONNECTIONS: Final = PartPage(name="connections", question=Nothing, answer=ConnectionsAnswer)
+CHANNELS: Final = PartPage(name="channels", question=Nothing, answer=ChannelsAnswer)
 CLOSE_CONNECTION: Final = PartPage(
     name="close-connection", question=CloseConnection, answer=ConnectionClosed
 )

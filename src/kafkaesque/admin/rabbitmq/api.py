@@ -10,6 +10,7 @@ from kafkaesque.admin.connection import BODY_BYTES_MAX
 from kafkaesque.admin.http import JSON, Answer, Request, Respond
 from kafkaesque.admin.rabbitmq.bindings import BindingPages
 from kafkaesque.admin.rabbitmq.calls import Call, Route
+from kafkaesque.admin.rabbitmq.channels import ChannelPages
 from kafkaesque.admin.rabbitmq.cluster import ClusterPages
 from kafkaesque.admin.rabbitmq.context import Context
 from kafkaesque.admin.rabbitmq.definitions import DefinitionPages
@@ -41,8 +42,10 @@ class RabbitMqApi:
         exchanges, queues = ExchangePages(context), QueuePages(context)
         users = UserPages(context)
         permissions = PermissionPages(context, users)
+        cluster = ClusterPages(context, queues)
         routes = [
-            *ClusterPages(context, queues).routes(),
+            *cluster.routes(),
+            *ChannelPages(context, cluster.ask_connections).routes(),
             *HealthPages(context).routes(),
             *VhostPages(context).routes(),
             *exchanges.routes(),

@@ -20,10 +20,12 @@ from kafkaesque.admin.api.part_pages import (
 )
 from kafkaesque.admin.api.values import BrokerState, Connected, Origin
 from kafkaesque.admin.rabbitmq.calls import Call, Route
+from kafkaesque.admin.rabbitmq.channels import ask_channels, connection_name, port_of
 from kafkaesque.admin.rabbitmq.context import Context, node_name
 from kafkaesque.admin.rabbitmq.errors import ApiRefused, not_found
 from kafkaesque.admin.rabbitmq.queues import QueuePages, Rows, messages_of
 from kafkaesque.admin.rabbitmq.values import (
+    AuthShown,
     ClusterName,
     ConnectionShown,
     ExchangeType,
@@ -36,6 +38,7 @@ from kafkaesque.admin.rabbitmq.values import (
 )
 from kafkaesque.broker.listeners import AMQP
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.chassis.channel_facts import ConnectionFacts
 from kafkaesque.model.ids import NodeId
 from kafkaesque.routing.exchanges.kinds import Kind
 
@@ -60,9 +63,11 @@ class ClusterPages:
             Route(method="GET", path="/overview", handle=self.show_overview),
             Route(method="GET", path="/cluster-name", handle=self.show_name),
             Route(method="GET", path="/whoami", handle=self.show_who),
+            Route(method="GET", path="/auth", handle=lambda call: call.show(AuthShown())),
             Route(method="GET", path="/nodes", handle=self.list_nodes),
             Route(method="GET", path="/nodes/{node}", handle=self.show_node),
             Route(method="GET", path="/connections", handle=self.list_connections),
+            Route(method="GET", path="/vhosts/{vhost}/connections", handle=self.list_connections),
             Route(method="GET", path="/connections/{connection}", handle=self.show_connection),
             Route(method="DELETE", path="/connections/{connection}", handle=self.close_connection),
             # What RabbitMQ has and we do not: nothing is there, which is true.
@@ -191,8 +196,14 @@ class ClusterPages:
     # -- connections
 
     def list_connections(self, call: Call) -> None:
-        """List clients' connections at all brokers, of all protocols."""
-        self._with_connections(call, call.show_list)
+        """List clients' connections at all brokers, of all protocols; or in a virtual host."""
+        if "vhost" in call.params:
+            self._context.vhost(call)
+        wanted = call.params.get("vhost")
+        self._with_connections(
+            call,
+            lambda found: call.show_list([e for e in found if wanted in (None, e.vhost)]),
+        )
 
     def show_connection(self, call: Call) -> None:
         """Show one."""
@@ -213,7 +224,7 @@ class ClusterPages:
         name = call.params["connection"]
 
         def close(found: Sequence[Connected]) -> None:
-            each = next((each for each in found if _connection(each).name == name), None)
+            each = next((each for each in found if connection_name(each) == name), None)
             if each is None:
                 raise not_found(f"there is no connection {name!r}")
             question = CloseConnection(number=each.number, is_dry_run=False)
@@ -233,13 +244,25 @@ class ClusterPages:
             tell_closed(self._context.doors, call.client, place, told.peer)
             call.done()
 
-        self._ask_connections(call, close)
+        self.ask_connections(call, close)
 
     def _with_connections(self, call: Call, then: _Then) -> None:
         call.need_cluster(Operation.DESCRIBE)
-        self._ask_connections(call, lambda found: then([_connection(each) for each in found]))
 
-    def _ask_connections(self, call: Call, then: Callable[[Sequence[Connected]], None]) -> None:
+        def on_found(found: Sequence[Connected]) -> None:
+            ask_channels(
+                self._context,
+                call,
+                lambda facts: then(
+                    [_connection(each, facts.get((each.broker, each.number))) for each in found]
+                ),
+            )
+
+        self.ask_connections(call, on_found)
+
+    def ask_connections(self, call: Call, then: Callable[[Sequence[Connected]], None]) -> None:
+        """Call with the connections of all brokers."""
+
         def on_told(gathered: Gathered[ConnectionsAnswer]) -> None:
             every = [each for told in gathered.answers.values() for each in told.connections]
             call.guard(lambda: then(every))
@@ -247,21 +270,22 @@ class ClusterPages:
         self._context.fan_out.ask_all(CONNECTIONS, Nothing(), on_told)
 
 
-def _connection(connected: Connected) -> ConnectionShown:
-    _, _, port = connected.peer.rpartition(":")
+def _connection(connected: Connected, facts: ConnectionFacts | None) -> ConnectionShown:
     return ConnectionShown(
-        name=f"{connected.peer} -> {node_name(connected.broker)}:{connected.listener}",
+        name=connection_name(connected),
         node=node_name(connected.broker),
         protocol=_PROTOCOLS.get(connected.protocol, connected.protocol),
         user=connected.user,
         user_provided_name=connected.client_id,
         connected_at=connected.opened_at,
         peer_host=connected.host,
-        peer_port=int(port) if port.isdecimal() else None,
+        peer_port=port_of(connected),
         state="flow" if connected.is_throttled else "running",
         recv_oct=connected.bytes_in,
         send_oct=connected.bytes_out,
         send_pend=connected.unsent_bytes,
+        vhost=None if facts is None else facts.vhost,
+        channels=None if facts is None else len(facts.channels),
     )
 
 

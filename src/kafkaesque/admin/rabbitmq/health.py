@@ -3,6 +3,9 @@
 from typing import Final
 
 from kafkaesque.access.operations import Operation
+from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.part_pages import BROKER, Nothing
+from kafkaesque.admin.api.values import BrokerState
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.rabbitmq.calls import Call, Route
 from kafkaesque.admin.rabbitmq.context import Context
@@ -27,9 +30,11 @@ class HealthPages:
             Route(method="GET", path="/aliveness-test/{vhost}", handle=self.is_alive),
             Route(method="GET", path="/healthchecks/node", handle=self.is_node_well),
             Route(method="GET", path="/healthchecks/node/{node}", handle=self.is_node_well),
-            Route(method="GET", path=f"{checks}/alarms", handle=self.has_no_alarm),
+            Route(method="GET", path=f"{checks}/alarms", handle=self.has_no_alarm_anywhere),
             Route(method="GET", path=f"{checks}/local-alarms", handle=self.has_no_alarm),
             Route(method="GET", path=f"{checks}/virtual-hosts", handle=self.is_node_well),
+            Route(method="GET", path=f"{checks}/is-in-service", handle=self.is_node_well),
+            Route(method="GET", path=f"{checks}/ready-to-serve-clients", handle=self.is_node_well),
             Route(
                 method="GET",
                 path=f"{checks}/node-is-quorum-critical",
@@ -65,6 +70,21 @@ class HealthPages:
         """Tell whether this broker has room for messages."""
         reason = self._context.doors.condition.space.reason
         self._answer(call, [] if reason is None else [reason])
+
+    def has_no_alarm_anywhere(self, call: Call) -> None:
+        """Tell whether all brokers that answer have room for messages."""
+
+        def on_told(gathered: Gathered[BrokerState]) -> None:
+            self._answer(
+                call,
+                [
+                    f"broker {node} refuses messages: its disk is full"
+                    for node, state in gathered.answers.items()
+                    if state.refuses_appends
+                ],
+            )
+
+        self._context.fan_out.ask_all(BROKER, Nothing(), on_told)
 
     def may_stop(self, call: Call) -> None:
         """Tell whether this broker may be stopped: all brokers are up and have what is theirs."""

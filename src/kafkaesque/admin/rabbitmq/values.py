@@ -133,6 +133,75 @@ class ConnectionShown(Answer, frozen=True, kw_only=True):
     user_provided_name: str = ""
     connected_at: int | None = None
     type: str = "network"
+    #: Of AMQP's connections.
+    vhost: str | None = None
+    channels: int | None = None
+
+
+class ChannelConnection(Answer, frozen=True, kw_only=True):
+    """Whose a channel is."""
+
+    name: str
+    peer_host: str
+    peer_port: int | None
+
+
+class ChannelShown(Answer, frozen=True, kw_only=True):
+    """A channel of AMQP."""
+
+    name: str
+    number: int
+    node: str
+    vhost: str
+    user: str
+    connection_details: ChannelConnection
+    confirm: bool
+    transactional: bool
+    prefetch_count: int
+    global_prefetch_count: int
+    messages_unacknowledged: int
+    messages_unconfirmed: int
+    messages_uncommitted: int
+    acks_uncommitted: int
+    consumer_count: int
+    state: str = "running"
+
+
+class ChannelDetails(Answer, frozen=True, kw_only=True):
+    """The channel of a consumer."""
+
+    name: str
+    number: int
+    node: str
+    user: str
+    connection_name: str
+    peer_host: str
+    peer_port: int | None
+
+
+class ConsumerQueue(Answer, frozen=True, kw_only=True):
+    """What is consumed."""
+
+    name: str
+    vhost: str
+
+
+class ConsumerShown(Answer, frozen=True, kw_only=True):
+    """A consumer of AMQP."""
+
+    consumer_tag: str
+    queue: ConsumerQueue
+    channel_details: ChannelDetails
+    ack_required: bool
+    exclusive: bool
+    prefetch_count: int
+    arguments: dict[str, object]
+
+
+class AuthShown(Answer, frozen=True, kw_only=True):
+    """How web pages of RabbitMQ's log in."""
+
+    oauth_enabled: bool = False
 
 
 # -- virtual hosts

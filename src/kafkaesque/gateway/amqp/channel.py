@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.chassis.channel_facts import ChannelFacts
 from kafkaesque.gateway.amqp.authorization import check_rights
 from kafkaesque.gateway.amqp.consuming import Consuming
 from kafkaesque.gateway.amqp.errors import error_of, failed
@@ -92,6 +93,22 @@ class Channel(ChannelPort):
     def finish(self, on_done: Callable[[], None]) -> None:
         """Call when all that has come is done, and what was published is in its queues."""
         self._line.push(Finish(on_done=on_done))
+
+    def describe(self) -> ChannelFacts:
+        """Return what the admin port shows of it."""
+        consuming, transaction = self._consuming, self._transaction
+        return ChannelFacts(
+            number=self.number,
+            is_confirming=self._publishing.is_confirming,
+            is_transactional=transaction.is_on,
+            prefetch=consuming.prefetch,
+            prefetch_together=consuming.prefetch_together,
+            unacknowledged=len(self._settling.unacked),
+            unconfirmed=self._publishing.unconfirmed,
+            publishes_uncommitted=transaction.publishes,
+            acks_uncommitted=transaction.acks,
+            consumers=consuming.describe(),
+        )
 
     def begin(self) -> None:
         """What is carried out has to wait for an answer."""

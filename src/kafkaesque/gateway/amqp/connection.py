@@ -9,8 +9,10 @@ back what it holds; what was published before goes on to its queues.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
+from kafkaesque.chassis.channel_facts import ConnectionFacts
 from kafkaesque.chassis.link import Shared
 from kafkaesque.gateway.amqp.channel import Channel
 from kafkaesque.gateway.amqp.opening import HANDSHAKE_MS_MAX, Opening
@@ -244,6 +246,11 @@ class AmqpConnection(AmqpLink):
             # A client that does not read would keep its messages until it is hung up on.
             self.end_channels(is_failed=True)
         super().close()
+
+    def describe_channels(self, channels_max: int) -> ConnectionFacts:
+        """See `ClientConnection`."""
+        some = islice(self._channels.values(), max(0, channels_max))
+        return ConnectionFacts(vhost=self.vhost, channels=[each.describe() for each in some])
 
     def on_gone(self) -> None:
         """See `ClientConnection`."""

@@ -13,6 +13,7 @@ from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.chassis.amqp.arguments import declaration_of
 from kafkaesque.chassis.amqp.incoming import read_incoming
+from kafkaesque.chassis.channel_facts import ConsumerFacts
 from kafkaesque.gateway.amqp.consumer import ChannelConsumer
 from kafkaesque.gateway.amqp.errors import error_of, failed, no_queue
 from kafkaesque.gateway.amqp.ports import ChannelPort
@@ -45,11 +46,11 @@ class Consuming:
         "_cancelled",
         "_channel",
         "_consumers",
-        "_global",
-        "_prefetch",
         "_replies",
         "_settling",
         "_turn",
+        "prefetch",
+        "prefetch_together",
     )
 
     def __init__(self, channel: ChannelPort, settling: Settling, replies: Replies) -> None:
@@ -61,14 +62,28 @@ class Consuming:
         #: Those that have messages which the client may still acknowledge.
         self._cancelled: list[AnyConsumer] = []
         #: Of the next consumers each, and of all of the channel together; 0: no limit.
-        self._prefetch = 0
-        self._global = 0
+        self.prefetch = 0
+        self.prefetch_together = 0
         self._turn = 0
 
     @property
     def credit(self) -> int:
         """How many more messages the channel may have."""
-        return (self._global or UNACKED_MAX) - len(self._settling.unacked)
+        return (self.prefetch_together or UNACKED_MAX) - len(self._settling.unacked)
+
+    def describe(self) -> list[ConsumerFacts]:
+        """Return what the admin port shows of the consumers."""
+        return [
+            ConsumerFacts(
+                tag=tag,
+                queue=each.queue.queue.name,
+                needs_ack=not each.is_settled_when_sent,
+                is_exclusive=each.is_exclusive,
+                prefetch=each.prefetch,
+                priority=each.priority,
+            )
+            for tag, each in self._consumers.items()
+        ]
 
     def go_on(self) -> None:
         """Ask for messages where the client may have more; each time another one comes first."""
@@ -89,9 +104,9 @@ class Consuming:
         match method:
             case m.BasicQos():
                 if method.is_global:
-                    self._global = method.prefetch_count
+                    self.prefetch_together = method.prefetch_count
                 else:
-                    self._prefetch = method.prefetch_count
+                    self.prefetch = method.prefetch_count
                 self._channel.send(m.BasicQosOk())
             case m.BasicConsume():
                 self._consume(method)
@@ -129,7 +144,7 @@ class Consuming:
         consumer: AnyConsumer
         if queue.options.get(STREAM_TOPIC):
             consumer = StreamConsumer(
-                self, channel, self._settling, queue, method, tag, prefetch=self._prefetch
+                self, channel, self._settling, queue, method, tag, prefetch=self.prefetch
             )
             self._attach(consumer, queue, method, tag)
             return
@@ -142,7 +157,7 @@ class Consuming:
             queue,
             method,
             tag,
-            prefetch=self._prefetch,
+            prefetch=self.prefetch,
             lock_ms=lock_ms,
             priority=priority if isinstance(priority, int) else 0,
         )

@@ -47,6 +47,11 @@ class Publishing:
         self._confirmed: Final[dict[int, bool | None]] = {}
         self._is_flush_due = False
 
+    @property
+    def unconfirmed(self) -> int:
+        """How many publishes wait for their confirm."""
+        return len(self._confirmed)
+
     def select(self, method: m.ConfirmSelect) -> None:
         """Confirm what is published from now on."""
         self.is_confirming = True

@@ -101,20 +101,24 @@ class StreamConsumer:
         "_channel",
         "_feed",
         "_granted_bytes",
-        "_no_ack",
         "_owner",
         "_place",
-        "_prefetch",
         "_settling",
         "_start",
         "_topic",
         "_waiting",
         "_writer",
         "is_over",
+        "is_settled_when_sent",
+        "prefetch",
         "queue",
         "tag",
         "unacked",
     )
+
+    #: A stream is everybody's, and has no order of consumers.
+    is_exclusive: Final = False
+    priority: Final = 0
 
     def __init__(
         self,
@@ -138,8 +142,8 @@ class StreamConsumer:
         self._settling = settling
         self._place: Final = read_place(method.arguments, desk.doors.clock.wall_ms(), method)
         self._topic: Final = queue.options[STREAM_TOPIC]
-        self._no_ack: Final = method.no_ack
-        self._prefetch = 0 if method.no_ack else prefetch
+        self.is_settled_when_sent: Final = method.no_ack
+        self.prefetch = 0 if method.no_ack else prefetch
         self._writer = channel.connection.codec.deliver_writer(channel.number, tag)
         self._feed = desk.doors.reading.feed(TopicPartition(self._topic, 0), self)
         self._granted_bytes = 0
@@ -283,11 +287,11 @@ class StreamConsumer:
     @property
     def _credit(self) -> int:
         left = self._owner.credit
-        return min(left, self._prefetch - self.unacked) if self._prefetch else left
+        return min(left, self.prefetch - self.unacked) if self.prefetch else left
 
     def _frame(self, message: _Message) -> bytes:
         settling = self._settling
-        if self._no_ack:
+        if self.is_settled_when_sent:
             tag = settling.next_tag()
         else:
             self.unacked += 1

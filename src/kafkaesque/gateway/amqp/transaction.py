@@ -40,6 +40,16 @@ class Transaction:
         self._acks: list[_Said] = []
         self._size = 0
 
+    @property
+    def publishes(self) -> int:
+        """How many wait for its end."""
+        return len(self._publishes)
+
+    @property
+    def acks(self) -> int:
+        """How many acknowledgements do."""
+        return len(self._acks)
+
     def take(self, method: m.Method) -> None:
         """Begin, commit or roll back.
 

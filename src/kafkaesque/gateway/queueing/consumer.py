@@ -48,12 +48,12 @@ class Consumer(ABC):
         "_link",
         "_lock_ms",
         "_name",
-        "_prefetch",
-        "_priority",
         "_settlements",
         "is_exclusive",
         "is_over",
         "is_settled_when_sent",
+        "prefetch",
+        "priority",
         "queue",
         "unacked",
     )
@@ -76,11 +76,11 @@ class Consumer(ABC):
         #: Whether what was sent is done with: the client says nothing of it.
         self.is_settled_when_sent: Final = is_settled_when_sent
         #: Messages that it may have unacknowledged; 0: as many as the client may.
-        self._prefetch: Final = 0 if is_settled_when_sent else prefetch
+        self.prefetch: Final = 0 if is_settled_when_sent else prefetch
         #: 0: until the client says what becomes of a message, or goes.
         self._lock_ms: Final = lock_ms
         #: Consumers of a higher priority come first.
-        self._priority: Final = priority
+        self.priority: Final = priority
         self.is_exclusive: Final = is_exclusive
         self._name: Final = link.desk.doors.queues.new_consumer()
         self._is_taking = False
@@ -140,7 +140,7 @@ class Consumer(ABC):
         attach = q.AttachConsumer(
             log_id=self.queue.topic_id,
             consumer=self._name,
-            priority=self._priority or UNSET,
+            priority=self.priority or UNSET,
             is_exclusive=self.is_exclusive or UNSET,
             is_leaving=self.is_over or UNSET,
         )
@@ -168,8 +168,8 @@ class Consumer(ABC):
     @property
     def _credit(self) -> int:
         left = self.credit_of_client
-        if self._prefetch:
-            left = min(left, self._prefetch - self.unacked)
+        if self.prefetch:
+            left = min(left, self.prefetch - self.unacked)
         return min(left, TAKEN_MAX)
 
     def go_on(self) -> None:
