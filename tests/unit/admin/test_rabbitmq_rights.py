@@ -126,6 +126,8 @@ CASES: dict[str, tuple[str, str, Any, int, list[tuple[Operation, ResourceType, s
     "delete vhost": ("DELETE", "/vhosts/c", None, 204, [(_O.DELETE, _T.VHOST, "c")]),
     "nodes": ("GET", "/nodes", None, 200, [(_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)]),
     "connections": ("GET", "/connections", None, 200, [(_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)]),
+    "channels": ("GET", "/channels", None, 200, [(_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)]),
+    "consumers": ("GET", "/consumers", None, 200, [(_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)]),
     "users": ("GET", "/users", None, 200, [(_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)]),
     "put user": ("PUT", "/users/new", {}, 201, [(_O.ALTER, _T.CLUSTER, CLUSTER_NAME)]),
     "delete user": ("DELETE", "/users/new", None, 204, [(_O.ALTER, _T.CLUSTER, CLUSTER_NAME)]),
