@@ -50,6 +50,8 @@ HEAVY = (
     "kafkaesque.protocols.sqs.service",
     "kafkaesque.gateway.registry.gateway",
     "kafkaesque.registry.planner",
+    "kafkaesque.groups.table",
+    "kafkaesque.groups.consumer.heartbeats",
     "fastavro",
     "google.protobuf",
     "jsonschema",

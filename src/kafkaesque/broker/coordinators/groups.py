@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkaesque.broker.coordinators.offset_topics import NameWatch
 from kafkaesque.broker.coordinators.table_host import TableHost, TableKind
@@ -12,6 +13,7 @@ from kafkaesque.broker.metadata.records import GroupConfigChanged, TopicDeleted
 from kafkaesque.broker.metadata.topic_catalog import TopicCatalogSource
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.broker.options.groups import consumer_times
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer.config import (
@@ -51,18 +53,20 @@ from kafkaesque.groups.results import (
     Result,
     SyncResult,
 )
-from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions, MarkerType, decode_end_marker
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.records import Record
 
+if TYPE_CHECKING:
+    from kafkaesque.groups.table import GroupTable
+
 #: What those hear who ask: the table's answer, or why there is no table to ask.
 Answer = Result | GroupError
-GroupHost = TableHost[GroupTable, Request, Notice, Answer, AppendInTransaction]
+GroupHost = TableHost["GroupTable", Request, Notice, Answer, AppendInTransaction]
 
 
-class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendInTransaction]):
+class GroupCoordinators(TableHosts["GroupTable", Request, Notice, Answer, AppendInTransaction]):
     """All group coordinators of a broker."""
 
     def __init__(self, services: TableServices) -> None:
@@ -82,9 +86,9 @@ class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendIn
             partition_count_option="offsets.topic.num.partitions",
             replication_factor_option="offsets.topic.replication.factor",
             segment_bytes_option="offsets.topic.segment.bytes",
-            make_table=lambda _: GroupTable(self.config(), self._times),
-            step=GroupTable.step,
-            take_ready=GroupTable.take_ready,
+            make_table=self._make_table,
+            step=lambda table, event, now: table.step(event, now),
+            take_ready=lambda table: table.take_ready(),
             is_loading=GroupError.COORDINATOR_LOAD_IN_PROGRESS,
             not_coordinator=GroupError.NOT_COORDINATOR,
             not_available=GroupError.COORDINATOR_NOT_AVAILABLE,
@@ -96,6 +100,13 @@ class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendIn
             is_final=_is_final,
         )
         super().__init__(services, kind)
+
+    def _make_table(self, _: Partition) -> GroupTable:
+        # Loaded when this broker first leads a partition of the offsets topic: where no client has
+        # a group, nobody needs it.
+        from kafkaesque.groups.table import GroupTable
+
+        return GroupTable(self.config(), self._times)
 
     def step(self, key: str, event: Request, on_result: Callable[[Answer], None]) -> None:
         """Bring a request to the group's coordinator on this broker."""
