@@ -196,6 +196,10 @@ class GroupLog(ReadableLog):
             self._bench.fail(error)
             raise
 
+    def release_to(self, index: int) -> None:
+        """Keep in memory no longer what every replica has: the log up to an index."""
+        self.segments.tail.release_to(index)
+
     def begin_term(self, term: Term, first_index: int) -> None:
         """Let a term begin in the hole before the next entry; durable like an entry.
 

@@ -138,16 +138,14 @@ def _entries_in_memory(
     offset = log.positions.offset_after(first_index - 1)
     found: list[EntryLike] = []
     size = 0
-    tail = log.segments.tail
     if offset < log.written_end:
-        at = tail.find(offset)
-        if at is None:
+        kept = log.segments.tail.kept_from(offset, bytes_max)
+        if kept is None:
             return None
-        for entry, data in tail.from_place(at):
-            if size > bytes_max:
-                return found, False
-            size += len(data)
-            found.append(entry)
+        found += kept.entries
+        size = kept.size_bytes
+        if not kept.is_all:
+            return found, False
     for entry in log.held_entries:
         if entry.last_index >= first_index:
             if size > bytes_max:
@@ -276,26 +274,6 @@ def _mark_entry(mark: Mark) -> LogEntry:
 
 
 # -- in offset space
-
-
-def cached_batches(
-    log: LogState, offset: int, bytes_max: int, limit_offset: int
-) -> list[Buffer] | None:
-    """See `GroupLog.cached_batches`."""
-    limit = min(limit_offset, log.written_end)
-    if offset >= limit:
-        return []
-    tail = log.segments.tail
-    at = tail.find(offset)
-    if at is None:
-        return None
-    found: list[Buffer] = []
-    for place, (_, data) in enumerate(tail.from_place(at), at):
-        bytes_max -= len(data)
-        if tail.last_offsets[place] >= limit or (bytes_max < 0 and found):
-            break
-        found.append(data)
-    return found
 
 
 def offset_for_timestamp(log: LogState, timestamp: int) -> Steps[Found | None]:

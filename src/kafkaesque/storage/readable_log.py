@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkaesque.env.disk import Buffer, FileRange
+from kafkaesque.env.disk import FileRange
 from kafkaesque.model.errors import DiskFailed, OffsetOutOfRange
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage import log_reads
@@ -90,11 +90,6 @@ class ReadableLog(LogState):
             return []
         steps = self.segments.locate(offset, bytes_max, limit, self._files_end)
         return run_blocking(steps, self._bench.pool)
-
-    def cached_batches(self, offset: int, bytes_max: int, limit_offset: int) -> list[Buffer] | None:
-        """Return what `locate` would find as the very buffers, or None if they are not kept."""
-        self._check_offset(offset)
-        return log_reads.cached_batches(self, offset, bytes_max, limit_offset)
 
     def entries_from(self, first_index: int, bytes_max: int) -> list[EntryLike] | None:
         """Return entries whose last index is at least `first_index`, marks included.

@@ -64,7 +64,7 @@ class SegmentTable:
         self.segments: list[Segment] = []
         self._bases: list[int] = []
         self._virtual_end = 0
-        self.tail = LogTail()
+        self.tail = LogTail(bench.cache)
         #: Written since the last checkpoint began.
         self.dirty: dict[Segment, None] = {}
         #: Written before that, and maybe not synced yet.
@@ -142,10 +142,7 @@ class SegmentTable:
                 segment.max_timestamp = latest
             size = len(data)
             position += size
-            tail.entries.append(entry)
-            tail.last_offsets.append(base_offset + entry.last_index - entry.first_index)
-            tail.ends.append(virtual + position)
-            bench.cache.add(tail, size)
+            tail.add(entry, base_offset, virtual + position, size)
         bench.statistics.segment_bytes += position - segment.size
         segment.size = position
         self._virtual_end = virtual + position
@@ -510,14 +507,10 @@ class SegmentTable:
         at = tail.find(offset)
         if at is None:
             return None
-        if tail.last_offsets[at] >= limit:
+        if tail.last_offset(at) >= limit:
             return []
-        begin = tail.ends[at] - len(tail.data(at))
-        segment = self.segments[self.at_offset(tail.last_offsets[at])]
+        segment = self.segments[self.at_offset(tail.last_offset(at))]
         segment_end = segment.virtual_base + segment.size
-        # The first that is too far for any of three reasons; the one at `at` is always taken.
-        too_far = bisect_right(tail.ends, min(begin + bytes_max, segment_end), at)
-        too_far = min(too_far, bisect_right(tail.last_offsets, limit - 1, at))
-        end = tail.ends[max(too_far - 1, at)]
+        begin, end = tail.range_from(at, bytes_max, segment_end, limit)
         file = self._bench.pool.get(segment.path)
         return [FileRange(file, begin - segment.virtual_base, end - begin)]

@@ -135,8 +135,7 @@ def test_the_tail_is_found_without_a_file() -> None:
     assert found is not None
     assert world.disk.cached_reads == 0
     assert read_ranges(found) == data[-1]
-    assert log.cached_batches(log.end_offset - 1, 1000, log.end_offset) == [data[-1]]
-    assert log.cached_batches(0, 1000, log.end_offset) is None
+    assert log.locate(0, 1000, log.end_offset) is None
 
 
 def test_a_walk_is_no_longer_than_the_index_interval() -> None:

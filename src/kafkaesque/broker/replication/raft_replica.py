@@ -460,6 +460,7 @@ class Replica:
     def _append(self, entries: Sequence[EntryMeta]) -> bool:
         """Write entries to the log, buffered; tell whether marks were among them."""
         log = self.log
+        log.release_to(self.core.everywhere_index)
         log.append(entries)
         batches = []
         for entry in entries:
