@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from kafkaesque.broker.queues import mover as mover_module
@@ -84,7 +85,7 @@ def test_an_attempt_that_does_not_count_is_missed(monkeypatch: pytest.MonkeyPatc
     release = replay_module._DO[d.Release]
 
     def excuse(state: State, decision: d.Release) -> None:
-        release(state, replace(decision, is_failed=False))
+        release(state, msgspec.structs.replace(decision, is_failed=False))
 
     monkeypatch.setitem(replay_module._DO, d.Release, excuse)
     only(monkeypatch, "plain")

@@ -1,7 +1,8 @@
 """What the coordinator is asked, and when."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.groups.consumer.events import (
     ConsumerGroupDescribe,
@@ -30,8 +31,7 @@ class JoinProtocol(NamedTuple):
         return len(self.name.encode()) + len(self.metadata)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinGroup:
+class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A member asks to be in the next generation; answered when that begins."""
 
     token: RequestToken
@@ -59,8 +59,7 @@ class JoinGroup:
         return self.rebalance_timeout_ms if is_given else self.session_timeout_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncGroup:
+class SyncGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A member asks for its assignment; the leader's request brings everybody's."""
 
     token: RequestToken
@@ -75,8 +74,7 @@ class SyncGroup:
     assignments: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A member says that it lives."""
 
     token: RequestToken
@@ -93,8 +91,7 @@ class LeavingMember(NamedTuple):
     instance_id: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveGroup:
+class LeaveGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Members leave, or are removed by an administrator."""
 
     token: RequestToken
@@ -115,8 +112,7 @@ class OffsetToCommit(NamedTuple):
     is_by_name: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOffsets:
+class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Store offsets; answered when they are committed to the log."""
 
     token: RequestToken
@@ -137,8 +133,7 @@ class CommitOffsets:
         return any(each.is_by_name for each in self.offsets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOffsetsInTransaction:
+class CommitOffsetsInTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """Store offsets that count when a transaction is committed; answered when they are in the log.
 
     Whoever brings it has seen to it that the transaction is open.
@@ -159,16 +154,14 @@ class CommitOffsetsInTransaction:
         return self.commit.is_by_name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEnded:
+class TransactionEnded(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction's marker is committed to this table's log; nobody waits for an answer."""
 
     producer_id: int
     is_commit: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchOffsets:
+class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Read committed offsets: of these partitions, or of all that there are."""
 
     token: RequestToken
@@ -181,8 +174,7 @@ class FetchOffsets:
     member_epoch: int = NOT_GIVEN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOffsets:
+class DeleteOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Remove committed offsets of topics that the group does not consume."""
 
     token: RequestToken
@@ -190,16 +182,14 @@ class DeleteOffsets:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeGroups:
+class DescribeGroups(msgspec.Struct, frozen=True, kw_only=True):
     """Show groups and their members."""
 
     token: RequestToken
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListGroups:
+class ListGroups(msgspec.Struct, frozen=True, kw_only=True):
     """List the groups of this table; empty filters take all. Case does not matter."""
 
     token: RequestToken
@@ -207,8 +197,7 @@ class ListGroups:
     types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroups:
+class DeleteGroups(msgspec.Struct, frozen=True, kw_only=True):
     """Remove groups that have no members, with their offsets."""
 
     token: RequestToken
@@ -224,8 +213,7 @@ class DeletedTopic(NamedTuple):
     since_wall_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsDeleted:
+class TopicsDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """Remove all groups' offsets of these topics; nobody waits for an answer."""
 
     topics: tuple[DeletedTopic, ...]

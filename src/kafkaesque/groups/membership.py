@@ -1,6 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kafkaesque.groups.consumer.classic_members import ClassicMembers
 from kafkaesque.groups.consumer.config import MigrationPolicy

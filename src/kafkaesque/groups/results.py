@@ -1,7 +1,8 @@
 """What the coordinator answers, and what it wants done."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.groups.consumer.results import ConsumerDescribeResult, ConsumerHeartbeatResult
 from kafkaesque.groups.errors import GroupError
@@ -18,8 +19,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinResult:
+class JoinResult(msgspec.Struct, frozen=True, kw_only=True):
     """A place in a generation, or an error and perhaps the id to try again with."""
 
     error: GroupError
@@ -34,8 +34,7 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResult:
+class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """A member's assignment in the generation."""
 
     error: GroupError
@@ -44,8 +43,7 @@ class SyncResult:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatResult:
+class HeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the member is still one, and whether it has to join again."""
 
     error: GroupError
@@ -59,8 +57,7 @@ class LeftMember(NamedTuple):
     error: GroupError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveResult:
+class LeaveResult(msgspec.Struct, frozen=True, kw_only=True):
     """Who has left."""
 
     error: GroupError
@@ -74,15 +71,13 @@ class PartitionError(NamedTuple):
     error: GroupError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitResult:
+class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
     """Every partition of the request, in its order; those without error are committed."""
 
     partitions: tuple[PartitionError, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
+class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     """A committed offset, as it is read back and stored."""
 
     offset: int
@@ -105,16 +100,14 @@ class FetchedOffset(NamedTuple):
     is_unstable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResult:
+class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets that are committed to the log; in the request's order, or the order of commits."""
 
     error: GroupError
     offsets: tuple[FetchedOffset, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOffsetsResult:
+class DeleteOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
     """Every partition of the request, or an error for the whole."""
 
     error: GroupError
@@ -133,8 +126,7 @@ class DescribedMember(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroup:
+class DescribedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group, for people. One that does not exist is Dead, with GROUP_ID_NOT_FOUND."""
 
     error: GroupError
@@ -146,8 +138,7 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeResult:
+class DescribeResult(msgspec.Struct, frozen=True, kw_only=True):
     """One for each group that was asked for, in that order."""
 
     groups: tuple[DescribedGroup, ...]
@@ -162,16 +153,14 @@ class ListedGroup(NamedTuple):
     group_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListResult:
+class ListResult(msgspec.Struct, frozen=True, kw_only=True):
     """The groups of this table that pass the filters."""
 
     error: GroupError
     groups: tuple[ListedGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroupsResult:
+class DeleteGroupsResult(msgspec.Struct, frozen=True, kw_only=True):
     """(group id, error) for each group that was asked for, in that order."""
 
     groups: tuple[tuple[str, GroupError], ...]
@@ -193,8 +182,7 @@ Result = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInTransaction:
+class AppendInTransaction(msgspec.Struct, frozen=True):
     """Append all these records or none, as part of a producer's transaction; else as `Append`."""
 
     token: WriteToken

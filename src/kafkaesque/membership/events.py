@@ -1,22 +1,20 @@
 """What the core is told."""
 
-from dataclasses import dataclass
+import msgspec
 
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import Value
 from kafkaesque.model.ids import NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """A datagram has come."""
 
     source: Address
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """The machine at a member's address has refused a connection: no process listens there.
 
     The answer to a `Knock`; it may come unasked as well, for the life that is known at the time.
@@ -27,23 +25,20 @@ class Refused:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class SetFact:
+class SetFact(msgspec.Struct, frozen=True):
     """This node makes something known; None withdraws it."""
 
     name: str
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Readdress:
+class Readdress(msgspec.Struct, frozen=True):
     """This node is reached at another address from now on."""
 
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(msgspec.Struct, frozen=True):
     """This node is about to be stopped."""
 
 

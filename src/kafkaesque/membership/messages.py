@@ -4,9 +4,10 @@ Plain slotted classes of plain values. A packet is one message and the entries t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import Entry, Key
@@ -32,22 +33,19 @@ class SyncMode(IntEnum):
     PUSH_PULL = 3
 
 
-@dataclass(slots=True)
-class Ping:
+class Ping(msgspec.Struct):
     """Asks for a sign of life."""
 
     sequence: int
 
 
-@dataclass(slots=True)
-class Ack:
+class Ack(msgspec.Struct):
     """Gives one."""
 
     sequence: int
 
 
-@dataclass(slots=True)
-class ProbeRequest:
+class ProbeRequest(msgspec.Struct):
     """Asks the receiver to probe somebody who does not answer the sender."""
 
     sequence: int
@@ -55,50 +53,43 @@ class ProbeRequest:
     address: Address
 
 
-@dataclass(slots=True)
-class ProbeResult:
+class ProbeResult(msgspec.Struct):
     """What came of a `ProbeRequest`; said in any case, so that its sender can judge itself."""
 
     sequence: int
     outcome: Outcome
 
 
-@dataclass(slots=True)
-class Gossip:
+class Gossip(msgspec.Struct):
     """Nothing but the entries that ride along; whoever wants an answer is told which were news."""
 
     sequence: int
     wants_answer: bool
 
 
-@dataclass(slots=True)
-class GossipAnswer:
+class GossipAnswer(msgspec.Struct):
     """Which entries of a `Gossip` the sender knew already: bit n is the nth one."""
 
     sequence: int
     known: int
 
 
-@dataclass(slots=True)
-class Join:
+class Join(msgspec.Struct):
     """The sender, whose own entry rides along, wants to be told of the cluster."""
 
 
-@dataclass(slots=True)
-class Welcome:
+class Welcome(msgspec.Struct):
     """Answers `Join`; the sender's own entry and some others ride along."""
 
 
-@dataclass(slots=True)
-class Sync:
+class Sync(msgspec.Struct):
     """Asks whether the receiver has the same entries; only who has not answers."""
 
     mode: SyncMode
     root: int
 
 
-@dataclass(slots=True)
-class SyncBuckets:
+class SyncBuckets(msgspec.Struct):
     """The sender's checksum of each bucket; `mode` is repeated."""
 
     mode: SyncMode
@@ -112,8 +103,7 @@ class Digest(NamedTuple):
     version: int
 
 
-@dataclass(slots=True)
-class SyncDigest:
+class SyncDigest(msgspec.Struct):
     """All that the sender has in some buckets that differ."""
 
     mode: SyncMode
@@ -121,20 +111,17 @@ class SyncDigest:
     digests: Sequence[Digest]
 
 
-@dataclass(slots=True)
-class SyncWant:
+class SyncWant(msgspec.Struct):
     """Asks for entries."""
 
     keys: Sequence[Key]
 
 
-@dataclass(slots=True)
-class SyncDelta:
+class SyncDelta(msgspec.Struct):
     """The entries that ride along are newer than the receiver's."""
 
 
-@dataclass(slots=True)
-class Outdated:
+class Outdated(msgspec.Struct):
     """The receiver's last frame came from a life before this one, as far as the sender knows."""
 
     life: int

@@ -1,7 +1,8 @@
 """The work that the core hands to its driver, and what it tells it."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import Fact, Member
@@ -27,30 +28,26 @@ class Knock(NamedTuple):
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class MemberChanged:
+class MemberChanged(msgspec.Struct, frozen=True):
     """A member's standing; without an old one it is new, without a new one it is forgotten."""
 
     old: Member | None
     new: Member | None
 
 
-@dataclass(frozen=True, slots=True)
-class FactChanged:
+class FactChanged(msgspec.Struct, frozen=True):
     """What a member makes known."""
 
     new: Fact
 
 
-@dataclass(frozen=True, slots=True)
-class Contested:
+class Contested(msgspec.Struct, frozen=True):
     """Somebody else with the cluster's secret says that it is this node, and goes on saying so."""
 
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Turned:
+class Turned(msgspec.Struct, frozen=True):
     """A frame was not believed."""
 
     source: Address
@@ -60,8 +57,7 @@ class Turned:
 Change = MemberChanged | FactChanged | Contested | Turned
 
 
-@dataclass(slots=True)
-class Ready:
+class Ready(msgspec.Struct):
     """What has come up since the last one; in any order."""
 
     datagrams: list[Datagram]

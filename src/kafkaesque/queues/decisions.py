@@ -6,9 +6,10 @@ to a decision may change from release to release, and what stands in logs keeps 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+import msgspec
 
 from kafkaesque.queues.arrival import Arrival, read_arrival, write_arrival
 from kafkaesque.queues.policy import Policy, read_policy, write_policy
@@ -37,15 +38,13 @@ class Reason(IntEnum):
     REDRIVEN = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Arrive:
+class Arrive(msgspec.Struct, frozen=True):
     """Messages have come into another log, which the queue is a cursor over."""
 
     arrival: Arrival
 
 
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(msgspec.Struct, frozen=True):
     """Ready messages are given to a session until a lock time; each has one attempt more."""
 
     session: int
@@ -53,16 +52,14 @@ class Assign:
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(msgspec.Struct, frozen=True):
     """Locks end then."""
 
     until_ms: int
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Messages in flight are given back."""
 
     #: Whether their attempts have failed.
@@ -73,24 +70,21 @@ class Release:
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(msgspec.Struct, frozen=True):
     """What was delayed to then, by the wall's time, is ready: the earliest, at most so many."""
 
     until_ms: int
     count_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Messages are gone for good, wherever they were."""
 
     reason: Reason
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(msgspec.Struct, frozen=True):
     """Messages are to be moved to another place, with numbers that rise by one there."""
 
     reason: Reason
@@ -98,90 +92,78 @@ class Kill:
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Bury:
+class Bury(msgspec.Struct, frozen=True):
     """The other place has them: they are gone here."""
 
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Park:
+class Park(msgspec.Struct, frozen=True):
     """Messages are set aside until somebody decides."""
 
     reason: Reason
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Unpark:
+class Unpark(msgspec.Struct, frozen=True):
     """They are ready again, as if nobody had had them; their attempts go on counting."""
 
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(msgspec.Struct, frozen=True):
     """All is gone that is before an offset and not in flight, nor on its way elsewhere."""
 
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Configure:
+class Configure(msgspec.Struct, frozen=True):
     """This is the policy now."""
 
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSession:
+class OpenSession(msgspec.Struct, frozen=True):
     """A session has a number in this queue, by which messages in flight are its own."""
 
     session: int
     identity: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CloseSession:
+class CloseSession(msgspec.Struct, frozen=True):
     """It has nothing in flight and will not be back."""
 
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True):
     """Messages in flight are settled if a transaction is committed; nothing ends them before."""
 
     transaction: int
     runs: Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """A transaction has ended: what was staged in it is settled, or ready as it was before."""
 
     transaction: int
     is_committed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Redrive:
+class Redrive(msgspec.Struct, frozen=True):
     """What is ready or set aside and before an offset is to be moved; an empty target ends that."""
 
     target: str
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Seek:
+class Seek(msgspec.Struct, frozen=True):
     """A cursor goes on at an offset of its source; nothing lives before."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoteDisuse:
+class NoteDisuse(msgspec.Struct, frozen=True):
     """Nobody had used the queue for so long by then; the next note follows after a step more."""
 
     unused_ms: int
@@ -190,8 +172,7 @@ class NoteDisuse:
     step_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoteUse:
+class NoteUse(msgspec.Struct, frozen=True):
     """Somebody uses the queue again: what was noted of its disuse is void."""
 
 
@@ -271,7 +252,7 @@ _CODECS: dict[Any, tuple[Callable[[Any, Writer], None], Callable[[Reader], Any]]
     Arrival: (write_arrival, read_arrival),
 }
 _FIELDS = {
-    kind: tuple((name, *_CODECS[each.type]) for name, each in kind.__dataclass_fields__.items())
+    kind: tuple((name, *_CODECS[each]) for name, each in kind.__annotations__.items())
     for kind in _KINDS
 }
 

@@ -1,8 +1,9 @@
 """What a queue is asked, what it answers, and what follows from its decisions outside."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
+
+import msgspec
 
 from kafkaesque.queues.arrival import Arrival
 from kafkaesque.queues.decisions import Reason
@@ -32,8 +33,7 @@ class Claim(NamedTuple):
 # -- requests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attach:
+class Attach(msgspec.Struct, frozen=True, kw_only=True):
     """A session is there, or there again after a change of leader. Answer: `Attached`."""
 
     token: RequestToken
@@ -47,8 +47,7 @@ class Attach:
     is_leaving: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detach:
+class Detach(msgspec.Struct, frozen=True, kw_only=True):
     """A session is gone for good: what it has in flight is ready again. Answer: `Done`."""
 
     token: RequestToken
@@ -57,8 +56,7 @@ class Detach:
     is_failed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """A session may be given so many more, as they come (`Deliver`). Answer: `Done`."""
 
     token: RequestToken
@@ -70,8 +68,7 @@ class Grant:
     lock_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Take:
+class Take(msgspec.Struct, frozen=True, kw_only=True):
     """Give out some now, or as soon as there are any. Answer: `Taken`."""
 
     token: RequestToken
@@ -88,8 +85,7 @@ class Take:
     name: WaitName | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
+class Settle(msgspec.Struct, frozen=True, kw_only=True):
     """Messages are done with. Answer: `Done`."""
 
     token: RequestToken
@@ -98,8 +94,7 @@ class Settle:
     may_be_late: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveBack:
+class GiveBack(msgspec.Struct, frozen=True, kw_only=True):
     """Messages in flight are to be had again. Answer: `Done`."""
 
     token: RequestToken
@@ -111,8 +106,7 @@ class GiveBack:
     delay_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
+class Reject(msgspec.Struct, frozen=True, kw_only=True):
     """Messages are given up: dead letters, whatever their attempts. Answer: `Done`."""
 
     token: RequestToken
@@ -121,8 +115,7 @@ class Reject:
     may_be_late: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extend:
+class Extend(msgspec.Struct, frozen=True, kw_only=True):
     """Locks end so long from now; 0: when the messages are settled. Answer: `Done`."""
 
     token: RequestToken
@@ -130,8 +123,7 @@ class Extend:
     lock_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction settles messages if it is committed. Answer: `Done`.
 
     Until `Finish` their locks do not end: that the transaction ends is its coordinator's matter.
@@ -142,8 +134,7 @@ class Stage:
     transaction: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction has ended; asked again it does nothing. Answer: `Done`."""
 
     token: RequestToken
@@ -151,8 +142,7 @@ class Finish:
     is_committed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purge:
+class Purge(msgspec.Struct, frozen=True, kw_only=True):
     """All that waits now is gone. Answer: `Done`, when all is."""
 
     token: RequestToken
@@ -160,39 +150,34 @@ class Purge:
     takes_in_flight: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configure:
+class Configure(msgspec.Struct, frozen=True, kw_only=True):
     """The queue has another policy. Answer: `Done`."""
 
     token: RequestToken
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redrive:
+class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     """Move what is ready or parked now to another place; an empty one ends that. Answer: `Done`."""
 
     token: RequestToken
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unpark:
+class Unpark(msgspec.Struct, frozen=True, kw_only=True):
     """What is parked is ready again. Answer: `Done`."""
 
     token: RequestToken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """What a `Move` asked for is done, and committed where it went. Answer: `Done`."""
 
     token: RequestToken
     offsets: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotMoved:
+class NotMoved(msgspec.Struct, frozen=True, kw_only=True):
     """It cannot be done: the target is gone, or the message has gone round too often.
 
     The messages are parked, or dropped if the policy says so. Answer: `Done`.
@@ -202,16 +187,14 @@ class NotMoved:
     offsets: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
+class Arrived(msgspec.Struct, frozen=True, kw_only=True):
     """Committed messages of the log that this queue is a cursor over. Answer: `Done`."""
 
     token: RequestToken
     arrival: Arrival
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overflowed:
+class Overflowed(msgspec.Struct, frozen=True, kw_only=True):
     """There is no room for the messages from `first` to before `end`: dead letters. Answer: `Done`.
 
     Others may have come behind them in the same turn.
@@ -222,31 +205,27 @@ class Overflowed:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seek:
+class Seek(msgspec.Struct, frozen=True, kw_only=True):
     """A cursor goes on at an offset of its source, and all that lives is gone. Answer: `Done`."""
 
     token: RequestToken
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True, kw_only=True):
     """A cursor's source has nothing before an offset any more. Answer: `Done`."""
 
     token: RequestToken
     before: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteUse:
+class NoteUse(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody uses the queue without having messages of it. Answer: `Done`."""
 
     token: RequestToken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteDisuse:
+class NoteDisuse(msgspec.Struct, frozen=True, kw_only=True):
     """Write down for how long nobody has used the queue; not if somebody does. Answer: `Done`."""
 
     token: RequestToken
@@ -300,23 +279,20 @@ class Refusal(Enum):
     INVALID = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(msgspec.Struct, frozen=True, kw_only=True):
     """It is done, but for claims that fit to nothing any more."""
 
     stale: tuple[Claim, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
+class Attached(msgspec.Struct, frozen=True, kw_only=True):
     """A session is known, with what it has in flight."""
 
     is_active: bool
     claims: tuple[Claim, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """What was given out; none if there was none in time."""
 
     claims: tuple[Claim, ...] = ()
@@ -325,8 +301,7 @@ class Taken:
     excused: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing was done."""
 
     why: Refusal
@@ -338,16 +313,14 @@ Answer = Done | Attached | Taken | Refused
 # -- effects
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True, kw_only=True):
     """Send messages to a session, which has them in flight."""
 
     session: bytes
     claims: tuple[Claim, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(msgspec.Struct, frozen=True, kw_only=True):
     """Append a message to another place, once: by this number, of this queue's for the target.
 
     Report with `Moved` or `NotMoved`. After a change of leader it is asked for again.
@@ -360,8 +333,7 @@ class Move:
     attempts: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activate:
+class Activate(msgspec.Struct, frozen=True, kw_only=True):
     """A session is the active one now."""
 
     session: bytes

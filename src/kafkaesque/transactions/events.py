@@ -1,9 +1,10 @@
 """What the coordinator is asked, and when."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, NewType
+
+import msgspec
 
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.tables.log_table import RequestToken
@@ -23,8 +24,7 @@ NO_CONNECTION = -1
 NO_DURATION = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitProducerId:
+class InitProducerId(msgspec.Struct, frozen=True, kw_only=True):
     """A producer begins, or goes on after an error with the id and epoch that it has (KIP-360)."""
 
     token: RequestToken
@@ -47,8 +47,7 @@ class AddedPartitions(NamedTuple):
     verify_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitions:
+class AddPartitions(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions are added to transactions: one of a client's, or many from another broker."""
 
     token: RequestToken
@@ -56,8 +55,7 @@ class AddPartitions:
     transactions: tuple[AddedPartitions, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddOffsets:
+class AddOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """A group's offsets are to be committed with the transaction."""
 
     token: RequestToken
@@ -69,8 +67,7 @@ class AddOffsets:
     partition: TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransaction:
+class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """The producer commits or aborts."""
 
     token: RequestToken
@@ -83,24 +80,21 @@ class EndTransaction:
     learns_epoch: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForceAbort:
+class ForceAbort(msgspec.Struct, frozen=True, kw_only=True):
     """An administrator ends the open transaction of an id; its producer is shut out."""
 
     token: RequestToken
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTransactions:
+class DescribeTransactions(msgspec.Struct, frozen=True, kw_only=True):
     """Show transactional ids (KIP-664)."""
 
     token: RequestToken
     transactional_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListTransactions:
+class ListTransactions(msgspec.Struct, frozen=True, kw_only=True):
     """List the transactional ids of this table; empty filters take all (KIP-664)."""
 
     token: RequestToken
@@ -125,8 +119,7 @@ class MarkerOutcome(Enum):
     COORDINATOR_FENCED = auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkersWritten:
+class MarkersWritten(msgspec.Struct, frozen=True, kw_only=True):
     """A partition's leader has taken the marker that `WriteMarkers` asked for."""
 
     token: MarkersToken

@@ -1,7 +1,8 @@
 """What the coordinator answers, and what it wants done."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.tables.log_table import Append, Respond
@@ -11,8 +12,7 @@ from kafkaesque.transactions.producer_entries import NO_PRODUCER_ID
 from kafkaesque.transactions.records import NO_EPOCH, NO_TIME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitResult:
+class InitResult(msgspec.Struct, frozen=True, kw_only=True):
     """The producer id and epoch to go on with, or an error."""
 
     error: TransactionError
@@ -34,8 +34,7 @@ class AddedResult(NamedTuple):
     partitions: tuple[PartitionError, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitionsResult:
+class AddPartitionsResult(msgspec.Struct, frozen=True, kw_only=True):
     """One for each transaction of the request, in its order."""
 
     transactions: tuple[AddedResult, ...]
@@ -50,15 +49,13 @@ class ConfirmPartitions(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddOffsetsResult:
+class AddOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the group's partition is in the transaction."""
 
     error: TransactionError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndResult:
+class EndResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the end is decided; for who learns it, what the next transaction begins with."""
 
     error: TransactionError
@@ -66,15 +63,13 @@ class EndResult:
     producer_epoch: int = NO_EPOCH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForceAbortResult:
+class ForceAbortResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the abort is decided; its markers may still be under way."""
 
     error: TransactionError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedTransaction:
+class DescribedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A transactional id, for people."""
 
     error: TransactionError
@@ -88,8 +83,7 @@ class DescribedTransaction:
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeResult:
+class DescribeResult(msgspec.Struct, frozen=True, kw_only=True):
     """One for each id that was asked for, in that order."""
 
     transactions: tuple[DescribedTransaction, ...]
@@ -103,8 +97,7 @@ class ListedTransaction(NamedTuple):
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListResult:
+class ListResult(msgspec.Struct, frozen=True, kw_only=True):
     """The transactional ids of this table that pass the filters."""
 
     error: TransactionError
@@ -124,15 +117,13 @@ Result = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NeedProducerId:
+class NeedProducerId(msgspec.Struct, frozen=True):
     """Get a producer id that nobody has had, and say `on_producer_id`."""
 
     token: ProducerIdToken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteMarkers:
+class WriteMarkers(msgspec.Struct, frozen=True, kw_only=True):
     """Have the end of a transaction written into each of these partitions.
 
     Repeat it for each partition until its leader has taken it or the partition is gone, then say

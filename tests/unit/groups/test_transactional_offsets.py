@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from kafkaesque.groups.config import GroupConfig
@@ -339,7 +339,7 @@ def test_what_a_transaction_stored_for_a_namesake_outlives_the_deletion(
     desk.commit({F0: 1}, group_id=G, topic_id=topic_id, is_by_name=True)
     desk.advance(1_000)
     offset = OffsetToCommit(F0, 2, -1, "", topic_id, is_by_name=True)
-    request = dataclasses.replace(plain(desk, 2), offsets=(offset,))
+    request = msgspec.structs.replace(plain(desk, 2), offsets=(offset,))
     desk.holds_writes = is_on_its_way
     desk.ask(CommitOffsetsInTransaction(commit=request, producer_id=P, producer_epoch=3))
     gone = DeletedTopic("flights", topic_id, since_wall_ms=desk.now.wall_ms)

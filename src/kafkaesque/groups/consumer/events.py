@@ -1,14 +1,14 @@
 """What members of groups of the new kind ask for, and what is to be known of topics."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.groups.consumer.topics import Partitions, TopicCatalog
 from kafkaesque.tables.log_table import RequestToken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupHeartbeat:
+class ConsumerGroupHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A member joins, says that it lives and what it has, or leaves (KIP-848).
 
     None stands for "as before" throughout.
@@ -41,8 +41,7 @@ class ConsumerGroupHeartbeat:
         return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupDescribe:
+class ConsumerGroupDescribe(msgspec.Struct, frozen=True, kw_only=True):
     """Show groups of the new kind, and their members."""
 
     token: RequestToken

@@ -5,7 +5,8 @@ and it is answered when that, and whatever of the group is still on its way, is 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kafkaesque.groups.consumer.assigning import assign, refresh_topics, rest_ms
 from kafkaesque.groups.consumer.events import ConsumerGroupHeartbeat

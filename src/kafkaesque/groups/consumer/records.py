@@ -10,10 +10,11 @@ Reading believes nothing: whatever is too short, too long or negative raises `Ba
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from kafkaesque.groups.consumer.states import (
     ClassicMember,

@@ -1,8 +1,9 @@
 """Groups of the new kind, from the records of the log."""
 
 from collections.abc import Container
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kafkaesque.groups.consumer.group import ConsumerGroup
 from kafkaesque.groups.consumer.leftovers import Leftovers

@@ -1,14 +1,14 @@
 """What members of groups of the new kind are answered."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.groups.consumer.topics import Partitions
 from kafkaesque.groups.errors import GroupError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeatResult:
+class ConsumerHeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
     """Where a member is now."""
 
     error: GroupError
@@ -28,8 +28,7 @@ class NamedPartitions(NamedTuple):
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedConsumer:
+class DescribedConsumer(msgspec.Struct, frozen=True, kw_only=True):
     """A member, for people."""
 
     member_id: str
@@ -46,8 +45,7 @@ class DescribedConsumer:
     is_classic: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedConsumerGroup:
+class DescribedConsumerGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group, for people; one that does not exist has GROUP_ID_NOT_FOUND."""
 
     error: GroupError
@@ -60,8 +58,7 @@ class DescribedConsumerGroup:
     members: tuple[DescribedConsumer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerDescribeResult:
+class ConsumerDescribeResult(msgspec.Struct, frozen=True, kw_only=True):
     """One for each group that was asked for, in that order."""
 
     groups: tuple[DescribedConsumerGroup, ...]

@@ -1,8 +1,9 @@
 """What is known of a member and of an expression: values, as they are stored."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
+
+import msgspec
 
 from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Partitions
 from kafkaesque.groups.events import JoinProtocol
@@ -23,8 +24,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicMember:
+class ClassicMember(msgspec.Struct, frozen=True, kw_only=True):
     """What belongs to a member that speaks the classic protocol."""
 
     session_timeout_ms: int
@@ -44,8 +44,7 @@ class Subscription(NamedTuple):
         return len("".join(self.topic_names).encode()) + len((self.topic_expression or "").encode())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberMetadata:
+class MemberMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """What a member says about itself."""
 
     instance_id: str | None = None
@@ -75,8 +74,7 @@ class MemberMetadata:
         return self.subscription.size_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentAssignment:
+class CurrentAssignment(msgspec.Struct, frozen=True, kw_only=True):
     """Where a member is: what it has been told, and what it has still to do."""
 
     epoch: int = JOINING_EPOCH
@@ -96,8 +94,7 @@ class CurrentAssignment:
         return self.assigned | self.pending_revocation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedExpression:
+class ResolvedExpression(msgspec.Struct, frozen=True, kw_only=True):
     """The topics that an expression matched when it was last looked at."""
 
     #: Sorted.
