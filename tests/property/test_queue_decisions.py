@@ -81,7 +81,10 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Arrival: arrivals(),
 }
 DECISIONS = st.one_of(
-    *(st.builds(kind, *(BY_TYPE[each.type] for each in fields(kind))) for kind in d._KINDS)
+    *(
+        st.builds(kind, *(BY_TYPE[each] for each in kind.__annotations__.values()))
+        for kind in d._KINDS
+    )
 )
 
 
