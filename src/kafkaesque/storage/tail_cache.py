@@ -34,8 +34,9 @@ class Kept(NamedTuple):
 class TailCache:
     """Bounds what the tails of all logs take.
 
-    The oldest place of the broker goes first. Of the bytes those go first of which some replica has
-    lacked a part for longest.
+    The oldest place of the broker goes first. Of the bytes those go first whose log has released
+    none for longest: a log whose replicas keep up keeps what is on its way to them, whatever
+    another log's dead replica lacks.
     """
 
     __slots__ = ("_bytes_max", "_lacked", "_places", "_places_max", "size_bytes")
@@ -45,7 +46,7 @@ class TailCache:
         self._places_max = bytes_max // BYTES_PER_PLACE
         #: The tail of each place, oldest first. Where a log was cut there are too many of it.
         self._places: deque[LogTail] = deque()
-        #: The tails that keep bytes, in the order in which they began to.
+        #: The tails that keep bytes: first the one that has released none for longest.
         self._lacked: dict[LogTail, None] = {}
         self.size_bytes = 0
 
@@ -65,6 +66,12 @@ class TailCache:
         self.size_bytes -= size
         if is_all:
             self._lacked.pop(tail, None)
+
+    def on_moved(self, tail: "LogTail") -> None:
+        """Note that every replica has more of a log: others lose their bytes before it does."""
+        if tail in self._lacked:
+            del self._lacked[tail]
+            self._lacked[tail] = None
 
 
 class LogTail:
@@ -157,6 +164,7 @@ class LogTail:
         if at != self._released:
             self._released = at
             self._cache.on_released(self, size, is_all=at == len(entries))
+            self._cache.on_moved(self)
 
     def release_oldest(self) -> None:
         """Forget the bytes of the oldest entry that has them."""

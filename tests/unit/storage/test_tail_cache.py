@@ -65,6 +65,20 @@ def test_the_bytes_go_first_that_were_lacked_for_longest() -> None:
     assert cache.size_bytes == 20 * COUNTED
 
 
+def test_a_log_whose_replicas_keep_up_keeps_what_is_on_its_way() -> None:
+    cache = TailCache(20 * COUNTED)
+    lagging, busy = LogTail(cache), LogTail(cache)
+    fill(busy, 4)
+    fill(lagging, 14)
+    for last in range(4, 40, 4):
+        # Two entries are always on their way: the log never has all bytes released.
+        busy.release_to(last - 2)
+        fill(busy, 4, last + 1)
+        fill(lagging, 4, last + 11)
+        assert kept(busy, 50) == list(range(last - 2, last + 4))
+    assert kept(lagging, 60) == list(range(50 - 14, 50))
+
+
 def test_what_is_cut_counts_no_longer() -> None:
     cache = TailCache(100_000)
     tail = LogTail(cache)
