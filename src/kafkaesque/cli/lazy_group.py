@@ -46,7 +46,7 @@ COMMANDS: Mapping[str, str] = {
     "why": "Say why a message, a group or a transaction waits.",
     "user": "Users who log in, their access keys and second factors.",
     "role": "Roles: rules that are written once for several users.",
-    "rule": "Rules of who may do what: create, list, explain, delete.",
+    "rule": "Rules of who may do what: create, explain, delete; test.",
     "audit": "The audit log: who logged in, was refused, changed what.",
     "txn": "Transactions: list, describe, producers, abort.",
     "pipeline": "Data pipelines on Spark: init, dry-run, run, status, search.",

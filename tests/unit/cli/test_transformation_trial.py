@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaesque.cli import transformation_requests
+from kafkaesque.cli.app import app as kafkaesque
 from kafkaesque.cli.commands.transformation import app
 from kafkaesque.cli.transformation_requests import Body, Trial, TriedMessage
 
@@ -30,3 +31,12 @@ def test_a_body_that_is_not_shown_as_it_is(
     assert (told.exit_code, told.stderr) == (0, said)
     assert '"body":"' in told.stdout.replace(" ", "")
     assert "note" not in told.stdout
+
+
+def test_a_rule_is_tried_by_either_name() -> None:
+    rule = '{"steps": [{"do": "rename", "at": "$.old", "to": "$.new"}]}'
+    words = ["test", "--rule", rule, '{"old": 7}']
+    told = [CliRunner().invoke(kafkaesque, [group, *words]) for group in ("rule", "transformation")]
+    assert [each.exit_code for each in told] == [0, 0]
+    assert '{"new":7}' in told[0].stdout
+    assert told[0].stdout == told[1].stdout

@@ -1,4 +1,4 @@
-"""`kafkaesque rule`: who may do what."""
+"""`kafkaesque rule`: who may do what; and `test`, which is that of `kafkaesque transformation`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,12 +15,25 @@ from kafkaesque.cli.arguments import (
     new_app,
     wrong_usage,
 )
+from kafkaesque.cli.commands import transformation
 from kafkaesque.cli.screen import Screen, Table, counted
 
 if TYPE_CHECKING:
     from kafkaesque.cli.access_requests import ShownRule, Wanted
 
-app = new_app(help="Rules of who may do what: create, list, explain, delete.")
+app = new_app(help="Rules of who may do what; and test, for rules that change messages.")
+app.command(
+    "test",
+    help="""Show what a rule that changes messages makes of one: as `transformation test`.
+
+    It is the one command here that is not about who may do what. Nothing is published, no cluster
+    is changed.
+
+    \b
+    Example:
+      kafkaesque rule test --rule v2.json '{"total": "12.50"}' -H region=eu
+    """,
+)(transformation.try_out)
 
 #: Topics that are named of those that a rule matches.
 NAMED_MAX: Final = 10
