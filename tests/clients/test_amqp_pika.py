@@ -125,6 +125,38 @@ def test_a_stream_is_read_again_and_by_kafkas_clients(
     channel.queue_delete(name)
 
 
+def test_a_consumer_of_a_stream_gets_what_its_filter_wants(
+    cluster: AmqpCluster, channel: BlockingChannel
+) -> None:
+    name = new_name("stream")
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    channel.confirm_delivery()
+    orders = [("eu", 5), ("us", 500), ("eu", 700), ("eu", 50), ("eu", 600)]
+    for region, total in orders:
+        properties = pika.BasicProperties(headers={"region": region})
+        channel.basic_publish("", name, f'{{"total": {total}}}', properties)
+    channel.basic_qos(prefetch_count=1)
+    arguments = {"x-stream-offset": "first", "x-filter": "region = 'eu' AND $.total > 100"}
+    seen = []
+    for method, _, body in channel.consume(name, arguments=arguments, inactivity_timeout=3):
+        if method is None:
+            break
+        seen.append(body)
+        channel.basic_ack(method.delivery_tag)
+    channel.cancel()
+    assert seen == [b'{"total": 700}', b'{"total": 600}']
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+        channel.basic_consume(name, print, arguments={"x-filter": "region ="})
+    assert (refused.value.reply_code, "x-filter" in refused.value.reply_text) == (406, True)
+    with cluster.connected() as another:
+        work = another.channel()
+        queue = work.queue_declare(new_name("work"), durable=True).method.queue
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refused:
+            work.basic_consume(queue, print, arguments={"x-filter": "region = 'eu'"})
+        assert refused.value.reply_code == 406
+        assert "x-filter is for streams" in refused.value.reply_text
+
+
 def test_a_worker_that_dies_leaves_its_message_to_another(
     cluster: AmqpCluster, channel: BlockingChannel
 ) -> None:

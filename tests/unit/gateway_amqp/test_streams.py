@@ -9,6 +9,7 @@ import pytest
 
 from kafkaesque.broker.requests.commands import CreateTopic
 from kafkaesque.broker.requests.queue_commands import CreateQueue
+from kafkaesque.gateway.amqp.stream_consumer import FILTERED_MAX
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.properties import Properties
@@ -285,3 +286,79 @@ def test_no_stream_has_the_name_of_a_queue_that_is_shown_as_a_topic(
     arguments: dict[str, object] = {"x-queue-type": "stream"}
     client.send(1, m.QueueDeclare(queue="shown", durable=True, arguments=arguments))
     client.fails_channel(406, "shows a queue")
+
+
+def filtered(client: AmqpClient, name: str, text: object, tag: str = "c") -> None:
+    arguments = {"x-stream-offset": "first", "x-filter": text}
+    method = m.BasicConsume(queue=name, consumer_tag=tag, arguments=arguments)
+    client.call(method, m.BasicConsumeOk)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("colour = 'red'", ["a", '{"total": 120}']),
+        ("properties.priority > 2", ["b"]),
+        ("$.total BETWEEN 100 AND 200", ['{"total": 120}']),
+        ("colour IS NULL OR properties.type = 'order'", ["b"]),
+    ],
+    ids=["header", "property", "body", "both"],
+)
+def test_a_filter_passes_over_what_a_consumer_does_not_want(
+    ground: Ground, client: AmqpClient, text: str, expected: list[str]
+) -> None:
+    name = declare(client)
+    red = Properties(headers={"colour": "red"})
+    client.publish(b"a", name, properties=red)
+    client.publish(b"b", name, properties=Properties(priority=3, type="order"))
+    client.publish(b'{"total": 120}', name, properties=red)
+    client.publish(b'{"total": 7}', name, properties=Properties(headers={"colour": "blue"}))
+    other = ground.client()
+    other.open()
+    consume(other, name)
+    assert len(take(other, 4)) == 4
+    filtered(other, name, text, "d")
+    assert [body for _, body in take(other, len(expected))] == expected
+    assert other.silent()
+
+
+def test_passing_over_takes_no_prefetch_and_goes_on_with_what_comes(client: AmqpClient) -> None:
+    """More is passed over than in one turn of the loop; what follows is neither late nor lost."""
+    name = declare(client)
+    client.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    wanted, others = Properties(type="wanted"), 3 * FILTERED_MAX
+    for number in range(others):
+        client.publish(b"%d" % number, name)
+    for body in (b"x", b"y"):
+        client.publish(body, name, properties=wanted)
+    confirmed = 0
+    while confirmed < others + 2:
+        confirmed = client.expect(m.BasicAck).delivery_tag
+    client.call(m.BasicQos(prefetch_count=1), m.BasicQosOk)
+    filtered(client, name, "properties.type = 'wanted'")
+    assert take(client, 1) == [(others, "x")]
+    assert client.silent()
+    client.send(1, m.BasicAck(delivery_tag=1))
+    assert take(client, 1) == [(others + 1, "y")]
+    client.send(1, m.BasicAck(delivery_tag=2))
+    client.publish(b"no", name)
+    client.publish(b"z", name, properties=wanted)
+    client.expect(m.BasicAck)
+    assert take(client, 1) == [(others + 3, "z")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("colour =", "at character"), ("", "at character"), (5, "has to be a text")]
+)
+def test_a_filter_that_is_none_closes_the_channel(
+    client: AmqpClient, text: object, said: str
+) -> None:
+    name = declare(client)
+    client.send(1, m.BasicConsume(queue=name, arguments={"x-filter": text}))
+    client.fails_channel(406, said)
+
+
+def test_a_queue_whose_consumers_share_messages_has_no_filter(client: AmqpClient) -> None:
+    queue = client.queue()
+    client.send(1, m.BasicConsume(queue=queue, arguments={"x-filter": "a = 1"}))
+    client.fails_channel(406, "x-filter is for streams")

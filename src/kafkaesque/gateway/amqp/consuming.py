@@ -26,6 +26,7 @@ from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
 from kafkaesque.model.errors import QueueInUse, RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.routing.exchanges.kinds import FILTER
 
 CONSUMERS_MAX: Final = 1_000
 #: The least that is asked for; a message is sent whole, however large it is.
@@ -148,6 +149,12 @@ class Consuming:
             )
             self._attach(consumer, queue, method, tag)
             return
+        if method.arguments.get(FILTER) is not None:
+            what = (
+                f"{FILTER} is for streams: the consumers of queue '{queue.queue.name}' in vhost "
+                f"'{channel.connection.vhost}' share its messages; bind a queue with {FILTER}"
+            )
+            raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
         priority = method.arguments.get(PRIORITY, 0)
         lock_ms = _consumer_timeout(channel, queue, method)
         consumer = ChannelConsumer(

@@ -5,6 +5,9 @@ broker leads it, against credit in bytes. What has come waits here until the cli
 prefetch is how far it may be behind with its acknowledgements, which say nothing else. Where the
 place that was asked for is not there any more, or not yet, reading goes on at the end that is
 nearest to it.
+
+A filter is asked only when the client may have another message, and for a bounded part of what
+waits in one turn of the loop: a consumer that wants one message of a million holds up nobody.
 """
 
 from __future__ import annotations
@@ -35,6 +38,10 @@ from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.properties import Properties, write_properties
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Timestamp
+from kafkaesque.routing.exchanges.errors import BadArgument
+from kafkaesque.routing.exchanges.kinds import read_filter
+from kafkaesque.routing.message import RoutedMessage
+from kafkaesque.routing.selectors.selector import Selector
 from kafkaesque.transactions.committed_filter import CommittedFilter
 
 OFFSET: Final = "x-stream-offset"
@@ -45,6 +52,9 @@ AHEAD_BYTES_MAX: Final = 1024 * 1024
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 #: So long the ends of the topic are asked for.
 ENDS_MS_MAX: Final = 10_000
+#: Of what a filter looks at in one turn of the loop: messages, and bytes of their bodies.
+FILTERED_MAX: Final = 256
+FILTERED_BYTES_MAX: Final = 256 * 1024
 
 
 class Place(NamedTuple):
@@ -93,6 +103,18 @@ def read_place(arguments: Mapping[str, object], now_ms: int, method: m.BasicCons
     raise failed(ReplyCode.PRECONDITION_FAILED, what, method)
 
 
+def read_wanted(arguments: Mapping[str, object], method: m.BasicConsume) -> Selector | None:
+    """Return the filter of a consumer; None: it wants all messages.
+
+    Raises:
+        AmqpError: it is none.
+    """
+    try:
+        return read_filter(arguments)
+    except BadArgument as error:
+        raise failed(ReplyCode.PRECONDITION_FAILED, f"invalid arg: {error}", method) from None
+
+
 class StreamConsumer:
     """See the module; as `Consumer`, for streams."""
 
@@ -101,12 +123,14 @@ class StreamConsumer:
         "_channel",
         "_feed",
         "_granted_bytes",
+        "_is_going_on",
         "_owner",
         "_place",
         "_settling",
         "_start",
         "_topic",
         "_waiting",
+        "_wanted",
         "_writer",
         "is_over",
         "is_settled_when_sent",
@@ -134,13 +158,14 @@ class StreamConsumer:
         """Begin nowhere yet: see `attach`.
 
         Raises:
-            AmqpError: it is not said where to begin, but something else.
+            AmqpError: it is not said where to begin, but something else, or the filter is none.
         """
         desk = channel.connection.desk
         self._owner = owner
         self._channel = channel
         self._settling = settling
         self._place: Final = read_place(method.arguments, desk.doors.clock.wall_ms(), method)
+        self._wanted: Final = read_wanted(method.arguments, method)
         self._topic: Final = queue.options[STREAM_TOPIC]
         self.is_settled_when_sent: Final = method.no_ack
         self.prefetch = 0 if method.no_ack else prefetch
@@ -151,6 +176,8 @@ class StreamConsumer:
         self._start = 0
         self._at_ms = self._place.at_ms
         self._waiting: deque[_Message] = deque()
+        #: The filter has more to look at, in the next turn.
+        self._is_going_on = False
         self.queue: Final = queue
         self.tag: Final = tag
         self.is_over = False
@@ -177,10 +204,19 @@ class StreamConsumer:
         if self.is_over or channel.is_over or (self._waiting and not self._may_deliver()):
             return
         frames: list[bytes] = []
-        size = 0
+        size = seen = seen_bytes = 0
         while self._waiting and self._credit > 0 and not channel.connection.is_slow:
+            if seen >= FILTERED_MAX or seen_bytes >= FILTERED_BYTES_MAX:
+                self._go_on_soon()
+                break
             message = self._waiting.popleft()
-            frames.append(self._frame(message))
+            found = properties_of(message.headers, message.at_ms)
+            if self._wanted is not None:
+                seen += 1
+                seen_bytes += len(message.value or b"")
+                if not self._wanted.matches(_routed(message, found)):
+                    continue
+            frames.append(self._frame(message, found))
             size += len(message.value or b"")
         if frames:
             channel.connection.write(b"".join(frames))
@@ -188,6 +224,17 @@ class StreamConsumer:
         if not self._waiting and self._granted_bytes <= 0:
             self._granted_bytes += AHEAD_BYTES_MAX
             self._feed.grant(AHEAD_BYTES_MAX)
+
+    def _go_on_soon(self) -> None:
+        """Look at the rest of what waits in another turn of the loop."""
+
+        def go_on() -> None:
+            self._is_going_on = False
+            self.go_on()
+
+        if not self._is_going_on:
+            self._is_going_on = True
+            self._channel.connection.shared.clock.call_soon(go_on)
 
     def _may_deliver(self) -> bool:
         """Tell whether the client may still read the queue; if not, it is told."""
@@ -289,7 +336,7 @@ class StreamConsumer:
         left = self._owner.credit
         return min(left, self.prefetch - self.unacked) if self.prefetch else left
 
-    def _frame(self, message: _Message) -> bytes:
+    def _frame(self, message: _Message, found: Properties) -> bytes:
         settling = self._settling
         if self.is_settled_when_sent:
             tag = settling.next_tag()
@@ -302,19 +349,25 @@ class StreamConsumer:
             tag,
             "",
             key if key and fits else self.queue.queue.name,
-            _properties(message),
+            _written(found, message.offset),
             message.value or b"",
             redelivered=False,
         )
 
 
-def _properties(message: _Message) -> bytes:
+def _routed(message: _Message, found: Properties) -> RoutedMessage:
+    """Return a message as filters see it: headers are texts, as topics keep them."""
+    named = {name: getattr(found, name) for name in Properties.__struct_fields__}
+    headers = named.pop("headers")
+    return RoutedMessage(headers=headers, properties=named, body=message.value or b"")
+
+
+def _written(found: Properties, offset: int) -> bytes:
     """Return a message's properties, with the header that says where it stands."""
-    found = properties_of(message.headers, message.at_ms)
     values = {name: getattr(found, name) for name in Properties.__struct_fields__}
-    values["headers"] = {**(found.headers or {}), OFFSET: message.offset}
+    values["headers"] = {**(found.headers or {}), OFFSET: offset}
     try:
         return write_properties(Properties(**values))
     except (AmqpError, ValueError):
         # A header that AMQP cannot write down, of a client that speaks something else.
-        return write_properties(Properties(headers={OFFSET: message.offset}))
+        return write_properties(Properties(headers={OFFSET: offset}))
