@@ -157,6 +157,33 @@ def test_permissions_of_rabbitmq_hold(secure: SecureAmqp) -> None:
             channel.queue_declare("carl-work", durable=True)
 
 
+def test_topic_permissions_of_rabbitmq_hold(secure: SecureAmqp) -> None:
+    assert secure.api("PUT", "/users/dora", {"password": PASSWORD, "tags": ""}) == 201
+    names = {"configure": "^dora-", "write": ".*", "read": ".*"}
+    assert secure.api("PUT", "/permissions/%2F/dora", names) == 201
+    keys = {"exchange": "amq.topic", "write": "^{username}\\.", "read": "^(dora|news)\\."}
+    assert secure.api("PUT", "/topic-permissions/%2F/dora", keys) == 201
+    with secure.connected("dora") as connection:
+        channel = connection.channel()
+        channel.queue_declare("dora-mail", durable=True)
+        channel.queue_bind("dora-mail", "amq.topic", "dora.*")
+        channel.confirm_delivery()
+        channel.basic_publish("amq.topic", "dora.1", b"hello", mandatory=True)
+        assert channel.basic_get("dora-mail", auto_ack=True)[2] == b"hello"
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+            channel.basic_publish("amq.topic", "alice.1", b"hello")
+        assert (caught.value.reply_code, caught.value.reply_text) == (
+            403,
+            "ACCESS_REFUSED - write access to topic 'alice.1' in exchange 'amq.topic' in vhost "
+            "'/' refused for user 'dora'",
+        )
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+            connection.channel().queue_bind("dora-mail", "amq.topic", "#")
+        assert "read access to topic '#' in exchange 'amq.topic'" in caught.value.reply_text
+        assert secure.api("DELETE", "/topic-permissions/%2F/dora") == 204
+        connection.channel().queue_bind("dora-mail", "amq.topic", "#")
+
+
 def test_who_is_not_known_does_not_get_in(secure: SecureAmqp) -> None:
     for user, password in (("alice", "wrong"), ("nobody", PASSWORD), ("guest", "guest")):
         with (

@@ -106,17 +106,28 @@ def test_definitions_go_out_and_come_in(cluster: RabbitMqCluster, cli: Cli, tmp_
     assert cluster.ask("GET", f"/queues/{vhost}/q1").status_code == 200
 
 
+def test_topic_permissions_come_with_their_users(
+    cluster: RabbitMqCluster, cli: Cli, tmp_path: Path
+) -> None:
+    file, user = tmp_path / "file.json", new_name("user")
+    topic = {"user": user, "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": "^a"}
+    users = [{"name": user, "password_hash": "", "tags": []}]
+    file.write_text(json.dumps({"topic_permissions": [topic], "users": users}))
+    told = cli("definitions", "import", str(file), "--json").document
+    assert told["imported"]["topic_permissions"] == 1
+    cli("definitions", "export", str(file))
+    assert topic in json.loads(file.read_text())["topic_permissions"]
+    assert cluster.ask("GET", f"/users/{user}/topic-permissions").json() == [topic]
+
+
 def test_what_is_left_out_of_a_file_is_told(cli: Cli, tmp_path: Path) -> None:
-    """Above all permissions for topics: without them a user may do more than before."""
     file = tmp_path / "file.json"
-    topic = {"user": "u", "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": "^a"}
     parameters = [
         {"component": component, "vhost": "/", "name": f"{number}", "value": {}}
         for number, component in enumerate(("shovel", "shovel", "vhost-limits"))
     ]
-    file.write_text(json.dumps({"topic_permissions": [topic], "parameters": parameters}))
+    file.write_text(json.dumps({"parameters": parameters}))
     told = cli("definitions", "import", str(file)).errors
-    assert "left out: 1 topic permission; whoever may write" in told
     assert "left out: 2 parameters of shovel" in told
     assert "left out: 1 parameter of vhost-limits" in told
 

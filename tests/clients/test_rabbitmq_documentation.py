@@ -15,12 +15,12 @@ BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 
 def test_the_commands_print_what_the_page_says(tmp_path: Path) -> None:
-    (block,) = BLOCK.findall(PAGE.read_text())
+    blocks = BLOCK.findall(PAGE.read_text())
     assert [
         each.content for each in blocks_run_by(this_file(__file__), "docs/rabbitmq-api.md")
-    ] == [block]
+    ] == blocks
     with RabbitMqCluster(1, tmp_path) as cluster:
-        for entry in block.split("$ ")[1:]:
+        for entry in "".join(blocks).split("$ ")[1:]:
             lines = entry.splitlines()
             last = next(at for at, line in enumerate(lines) if not line.endswith("\\"))
             command = "\n".join(lines[: last + 1])

@@ -22,6 +22,11 @@ from kafkaesque.access.principals import ANY_USER, Principal, role_principal, us
 from kafkaesque.access.rule_index import IndexedRule, Shelf, Shelves
 from kafkaesque.access.rules import DEFAULT_VHOST_PREFIX, PatternKind, Rule
 from kafkaesque.access.state import AccessState
+from kafkaesque.access.topic_permissions import (
+    TopicPermission,
+    TopicPermissionKey,
+    TopicPermissions,
+)
 
 #: Decisions that a judge remembers: about 250 bytes each.
 DECISIONS_MAX: Final = 20_000
@@ -72,7 +77,7 @@ IsBelow = Callable[[PatternKind, str], bool]
 class Judge:
     """Decides by one state; another state has another judge: see `after`."""
 
-    __slots__ = ("_bench", "decide", "rules_epoch", "super_users")
+    __slots__ = ("_bench", "decide", "rules_epoch", "super_users", "topic_permissions")
 
     #: Return the decision. From memory it takes 0.1 µs, by the rules a few µs.
     decide: Decide
@@ -80,6 +85,8 @@ class Judge:
     def __init__(self, state: AccessState, super_users: Collection[Principal] = ()) -> None:
         self.rules_epoch = state.rules_epoch
         self.super_users = frozenset(super_users)
+        #: Of all users; empty where no key has to be looked at.
+        self.topic_permissions: TopicPermissions = state.topic_permissions
         self._bench = _Bench(state, self.super_users)
         # The wrapper is C, and takes half the time of a method with a dictionary.
         remembering = lru_cache(DECISIONS_MAX)(self._bench.decide)
@@ -91,6 +98,17 @@ class Judge:
         if state.rules_epoch == self.rules_epoch:
             return self
         return Judge(state, self.super_users)
+
+    def topic_permission(
+        self, principal: Principal, vhost: str, exchange: str
+    ) -> TopicPermission | None:
+        """Return what limits the routing keys of a user at an exchange; None: nothing does."""
+        if not self.topic_permissions or principal in self.super_users:
+            return None
+        name = user_name(principal)
+        if name is None:
+            return None
+        return self.topic_permissions.get(TopicPermissionKey(name, vhost, exchange))
 
     def decide_some(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType

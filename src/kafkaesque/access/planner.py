@@ -42,6 +42,8 @@ from kafkaesque.access.records import (
     RoleRemoved,
     RuleAdded,
     RuleRemoved,
+    TopicPermissionPut,
+    TopicPermissionRemoved,
     TotpStepUsed,
     UserPut,
     UserRemoved,
@@ -50,11 +52,13 @@ from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Rule, check_rule
 from kafkaesque.access.sealed import WrappedKey
 from kafkaesque.access.state import AccessState
+from kafkaesque.access.topic_permissions import TopicPermission, check_topic_permission
 from kafkaesque.model.errors import InvalidRequest, OverBound
 
 USERS_MAX: Final = 100_000
 ROLES_MAX: Final = 10_000
 RULES_MAX: Final = 100_000
+TOPIC_PERMISSIONS_MAX: Final = 100_000
 CREDENTIALS_MAX: Final = 200_000
 CREDENTIALS_PER_USER_MAX: Final = 1_000
 ROLES_PER_USER_MAX: Final = 64
@@ -226,6 +230,36 @@ def plan_filtered_removal(
     """
     found = find_rules(state.rules.values(), wanted)
     return found, [RuleRemoved(id=each.id) for each in found]
+
+
+def plan_topic_permission(state: AccessState, permission: TopicPermission) -> Records:
+    """Return the records that make a topic permission so; none if it is.
+
+    Raises:
+        InvalidRequest: a name or a pattern is not possible.
+        UserUnknown: there is no such user.
+        OverBound: there are as many as there may be.
+    """
+    check_topic_permission(permission)
+    if permission.user not in state.users:
+        raise UserUnknown(f"there is no user {permission.user!r}")
+    known = state.topic_permissions.get(permission.key)
+    if known is None:
+        _check_bound("topic permissions", len(state.topic_permissions), TOPIC_PERMISSIONS_MAX)
+    elif msgspec.structs.replace(permission, epoch=known.epoch) == known:
+        return []
+    return [TopicPermissionPut(permission=permission)]
+
+
+def plan_topic_permission_removal(
+    state: AccessState, user: str, vhost: str, exchange: str | None
+) -> Records:
+    """Return the records that remove a user's topic permission, or all in a virtual host."""
+    return [
+        TopicPermissionRemoved(user=user, vhost=vhost, exchange=each.exchange)
+        for each in state.topic_permissions
+        if (each.user, each.vhost) == (user, vhost) and exchange in (None, each.exchange)
+    ]
 
 
 def plan_totp_step(state: AccessState, credential_id: CredentialId, step: int) -> Records:

@@ -15,6 +15,7 @@ from kafkaesque.access.principals import User
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Rule
 from kafkaesque.access.sealed import WrappedKey
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.model.errors import InvariantBroken
 
 
@@ -29,7 +30,10 @@ class UserPut(AccessRecord, tag="user", frozen=True, kw_only=True):
 
 
 class UserRemoved(AccessRecord, tag="user-removed", frozen=True, kw_only=True):
-    """A user is gone, and all credentials of theirs. Rules that name the user stay, as in Kafka."""
+    """A user is gone, and all credentials and topic permissions of theirs.
+
+    Rules that name the user stay, as in Kafka.
+    """
 
     name: str
 
@@ -75,6 +79,22 @@ class RuleRemoved(AccessRecord, tag="rule-removed", frozen=True, kw_only=True):
     """A rule holds no longer; its number is never used again."""
 
     id: int
+
+
+class TopicPermissionPut(AccessRecord, tag="topic-permission", frozen=True, kw_only=True):
+    """A user may use certain routing keys at an exchange alone, from here on."""
+
+    permission: TopicPermission
+
+
+class TopicPermissionRemoved(
+    AccessRecord, tag="topic-permission-removed", frozen=True, kw_only=True
+):
+    """A user may use all routing keys at an exchange again."""
+
+    user: str
+    vhost: str
+    exchange: str
 
 
 class TotpStepUsed(AccessRecord, tag="totp-step", frozen=True, kw_only=True):
@@ -129,6 +149,8 @@ AnyAccessRecord = (
     | ExpiryChanged
     | RuleAdded
     | RuleRemoved
+    | TopicPermissionPut
+    | TopicPermissionRemoved
     | TotpStepUsed
     | RecoveryCodeUsed
     | KeyPut

@@ -38,6 +38,8 @@ from kafkaesque.access.records import (
     RoleRemoved,
     RuleAdded,
     RuleRemoved,
+    TopicPermissionPut,
+    TopicPermissionRemoved,
     TotpStepUsed,
     UserPut,
     UserRemoved,
@@ -48,6 +50,7 @@ from kafkaesque.access.roles import Role
 from kafkaesque.access.rule_index import RuleIndex
 from kafkaesque.access.rules import Rule, RuleKey
 from kafkaesque.access.sealed import WrappedKey
+from kafkaesque.access.topic_permissions import TopicPermissionKey, TopicPermissions
 from kafkaesque.model.errors import InvariantBroken
 
 _K = TypeVar("_K")
@@ -65,6 +68,7 @@ class AccessState:
     roles: Mapping[str, Role] = field(default_factory=dict)
     credentials: Mapping[CredentialId, AnyCredential] = field(default_factory=dict)
     rules: Mapping[int, Rule] = field(default_factory=dict)
+    topic_permissions: TopicPermissions = field(default_factory=dict)
     #: Per credential: the newest step of TOTP that was used.
     totp_steps: Mapping[CredentialId, int] = field(default_factory=dict)
     keys: Mapping[tuple[str, int], WrappedKey] = field(default_factory=dict)
@@ -126,6 +130,7 @@ class AccessState:
             *(RolePut(role=each) for each in self.roles.values()),
             *(CredentialPut(credential=each) for each in self.credentials.values()),
             *(RuleAdded(rule=each) for each in self.rules.values()),
+            *(TopicPermissionPut(permission=each) for each in self.topic_permissions.values()),
             *(
                 TotpStepUsed(credential_id=each, step=step)
                 for each, step in self.totp_steps.items()
@@ -178,6 +183,7 @@ class _Draft:
         self._roles = _Owned(state.roles)
         self._credentials = _Owned(state.credentials)
         self._rules = _Owned(state.rules)
+        self._topic_permissions = _Owned(state.topic_permissions)
         self._totp_steps = _Owned(state.totp_steps)
         self._keys = _Owned(state.keys)
         self._revoked = _Owned(state.revoked)
@@ -196,6 +202,7 @@ class _Draft:
             roles=self._roles.map,
             credentials=self._credentials.map,
             rules=self._rules.map,
+            topic_permissions=self._topic_permissions.map,
             totp_steps=self._totp_steps.map,
             keys=self._keys.map,
             revoked=self._revoked.map,
@@ -218,6 +225,9 @@ class _Draft:
             ):
                 self.rules_epoch = self.epoch
                 self._on_rules_changed(record)
+            case TopicPermissionPut() | TopicPermissionRemoved():
+                self.rules_epoch = self.epoch
+                self._on_topic_permission_changed(record)
             case CredentialPut():
                 self._put_credential(self._stamp(record.credential))
             case CredentialRemoved():
@@ -250,6 +260,9 @@ class _Draft:
                 self._users.drop(record.name)
                 for credential_id in self._by_user.map.get(record.name, ()):
                     self._drop_credential(credential_id)
+                for key in tuple(self._topic_permissions.map):
+                    if key.user == record.name:
+                        self._topic_permissions.drop(key)
             case RolePut():
                 self._roles.put(record.role.name, self._stamp(record.role))
             case RoleRemoved():
@@ -260,6 +273,16 @@ class _Draft:
                 self._add_rule(self._stamp(record.rule))
             case RuleRemoved():
                 self._drop_rule(record.id)
+
+    def _on_topic_permission_changed(
+        self, record: TopicPermissionPut | TopicPermissionRemoved
+    ) -> None:
+        match record:
+            case TopicPermissionPut():
+                self._topic_permissions.put(record.permission.key, self._stamp(record.permission))
+            case TopicPermissionRemoved():
+                key = TopicPermissionKey(record.user, record.vhost, record.exchange)
+                self._topic_permissions.drop(key)
 
     def _add_rule(self, rule: Rule) -> None:
         if rule.id in self._rules.map or rule.key in self._rule_ids.map:

@@ -16,8 +16,9 @@ from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.principals import Principal
 from kafkaesque.access.refusal_words import refusal_words
 from kafkaesque.access.rules import PatternKind
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.doors.access import Access
-from kafkaesque.broker.metadata.queue_names import may_be_in_vhost
+from kafkaesque.broker.metadata.queue_names import exchange_resource, may_be_in_vhost
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.model.errors import InvariantBroken
 
@@ -115,6 +116,23 @@ class Rights:
     def could_cluster(self, operation: Operation) -> bool:
         """Tell the same of the cluster as a whole; see `could`."""
         return self.could(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    @property
+    def limits_keys(self) -> bool:
+        """Whether anybody has a topic permission: else no routing key has to be looked at."""
+        return bool(self._access.judge.topic_permissions)
+
+    def key_limit(self, vhost: str, exchange: str) -> TopicPermission | None:
+        """Return what limits the client's routing keys at an exchange; None: nothing does."""
+        return self._access.judge.topic_permission(self.principal, vhost, exchange)
+
+    def tell_key(self, operation: Operation, limit: TopicPermission, refusal: str) -> None:
+        """Tell the audit log that a routing key was refused."""
+        audit = self._access.audit
+        if audit.wants(AuditKind.REFUSAL):
+            name = exchange_resource(limit.vhost, limit.exchange)
+            kind = ResourceType.EXCHANGE
+            audit.refusal(self.principal, self._origin, operation, kind, name, refusal)
 
     def _tell(
         self, operation: Operation, resource_type: ResourceType, name: str, decision: Decision

@@ -113,6 +113,68 @@ def test_what_rules_cannot_say_is_refused_and_changes_nothing(cluster: AdminClus
     assert ask(cluster, "GET", "/users/anna/permissions", user="bob").status == 403
 
 
+def test_topic_permissions_are_given_shown_changed_and_taken(cluster: AdminCluster) -> None:
+    for name in ("tina", "theo"):
+        add(cluster, name)
+    path = "/topic-permissions/%2F/tina"
+
+    def shown() -> list[dict[str, str]]:
+        # Other tests give to other users.
+        every = ask(cluster, "GET", "/topic-permissions").json
+        return [each for each in every if each["user"] in ("tina", "theo")]
+
+    assert ask(cluster, "GET", path).status == 404
+    body = {"exchange": "amq.topic", "write": "^{username}-.*", "read": ".*"}
+    assert ask(cluster, "PUT", path, body).status == 201
+    assert ask(cluster, "PUT", path, {**body, "write": "^a"}).status == 204
+    assert ask(cluster, "PUT", path, {**body, "exchange": "logs"}).status == 201
+    assert ask(cluster, "PUT", "/topic-permissions/b/theo", body).status == 201
+    first = {"user": "tina", "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": ".*"}
+    second = {**body, "user": "tina", "vhost": "/", "exchange": "logs"}
+    third = {**body, "user": "theo", "vhost": "b"}
+    # Whoever it is may see their own.
+    for where in (path, "/users/tina/topic-permissions"):
+        assert ask(cluster, "GET", where, user="tina").json == [first, second]
+        assert ask(cluster, "GET", where, user="theo").status == 403
+    assert ask(cluster, "GET", "/vhosts/b/topic-permissions").json == [third]
+    assert shown() == [third, first, second]
+    assert ask(cluster, "DELETE", f"{path}/logs").status == 204
+    assert ask(cluster, "DELETE", f"{path}/logs").status == 404
+    assert ask(cluster, "GET", path).json == [first]
+    assert ask(cluster, "DELETE", path).status == 204
+    assert ask(cluster, "DELETE", path).status == 404
+    assert ask(cluster, "DELETE", "/users/theo").status == 204
+    assert shown() == []
+
+
+def test_topic_permissions_are_checked_and_the_administrators(cluster: AdminCluster) -> None:
+    add(cluster, "tom")
+    path, body = "/topic-permissions/%2F/tom", {"exchange": "amq.topic", "write": "a", "read": "a"}
+    assert ask(cluster, "PUT", path, {**body, "write": "(?=a)"}).status == 400
+    assert ask(cluster, "PUT", "/topic-permissions/nowhere/tom", body).status == 404
+    assert ask(cluster, "PUT", "/topic-permissions/%2F/nobody", body).status == 404
+    assert ask(cluster, "PUT", path, body, user="tom").status == 403
+    assert ask(cluster, "GET", "/topic-permissions", user="tom").status == 403
+    assert ask(cluster, "GET", "/vhosts/%2F/topic-permissions", user="tom").status == 403
+    assert ask(cluster, "PUT", path, body).status == 201
+    assert ask(cluster, "DELETE", path, user="tom").status == 403
+    assert ask(cluster, "DELETE", path).status == 204
+
+
+def test_a_topic_permission_limits_what_the_api_publishes_and_binds(cluster: AdminCluster) -> None:
+    add(cluster, "tess")
+    assert grant(cluster, "%2F", "tess", write=".*", read=".*") == 201
+    body = {"exchange": "amq.topic", "write": "^a", "read": "^b"}
+    assert ask(cluster, "PUT", "/topic-permissions/%2F/tess", body).status == 201
+    for key, status in (("a.1", 200), ("b.1", 403)):
+        message = {"routing_key": key, "payload": "x"}
+        path = "/exchanges/%2F/amq.topic/publish"
+        assert ask(cluster, "POST", path, message, user="tess").status == status
+    for key, status in (("b.#", 201), ("#", 403)):
+        path, binding = "/bindings/%2F/e/amq.topic/q/orders", {"routing_key": key}
+        assert ask(cluster, "POST", path, binding, user="tess").status == status
+
+
 def test_rules_that_were_made_in_other_ways_are_shown_too(cluster: AdminCluster) -> None:
     add(cluster, "carl")
     allow(cluster.live, "carl", _O.READ, _T.QUEUE, "*")
@@ -124,6 +186,7 @@ def test_rules_that_were_made_in_other_ways_are_shown_too(cluster: AdminCluster)
     assert (shown["b"]["read"], shown["b"]["write"]) == (".*", "^or.*$")
 
 
+TOPIC = {"user": "root", "vhost": "/", "exchange": "amq.topic", "write": "a", "read": "a"}
 FILE: dict[str, Any] = {
     "rabbit_version": "3.12.1",
     "users": [
@@ -147,7 +210,9 @@ FILE: dict[str, Any] = {
     "permissions": [
         {"user": "shop", "vhost": "shop", "configure": ".*", "write": ".*", "read": ".*"}
     ],
-    "topic_permissions": [],
+    "topic_permissions": [
+        {"user": "shop", "vhost": "shop", "exchange": "tills", "write": "^bill\\.", "read": "^x"}
+    ],
     "parameters": [
         {
             "component": "operator_policy",
@@ -252,6 +317,7 @@ def test_a_file_of_rabbitmq_is_brought_in_and_comes_out_again(cluster: AdminClus
         here = [each for each in found[part] if each["vhost"] == "shop"]
         assert sorted(here, key=repr) == sorted(FILE[part], key=repr), part
     assert FILE["permissions"][0] in found["permissions"]
+    assert FILE["topic_permissions"][0] in found["topic_permissions"]
 
     alone = ask(cluster, "GET", "/definitions/shop").json
     assert alone["users"] == []
@@ -328,6 +394,9 @@ def test_a_password_takes_the_place_of_one_that_was_brought_over(cluster: AdminC
         ("queues", {"name": "q", "vhost": "new", "arguments": {"x-max-length": "9"}}),
         ("queues", {"name": "orders", "vhost": "/", "durable": False}),
         ("permissions", {"user": "u", "vhost": "/", "configure": "a", "write": "", "read": ""}),
+        ("topic_permissions", {**TOPIC, "write": "("}),
+        ("topic_permissions", {**TOPIC, "user": "nobody"}),
+        ("topic_permissions", {**TOPIC, "vhost": "nowhere"}),
         ("bindings", {"source": "s", "vhost": "/", "destination": "q", "destination_type": "x"}),
         ("parameters", {"component": "operator_policy", "name": "p", "value": {"pattern": 3}}),
         ("users", {"tags": ""}),

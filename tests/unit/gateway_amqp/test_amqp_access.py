@@ -14,12 +14,14 @@ import pytest
 
 from kafkaesque.access.audit import AuditEvent
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.audit import Audit
 from kafkaesque.broker.listeners import AMQP, AccessMode
+from kafkaesque.broker.requests.access_commands import PutTopicPermission, RemoveTopicPermissions
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.gateway.amqp.gateway import AmqpGateway
 from tests.unit.gateway_kafka.live import LiveCluster
-from tests.unit.gateway_kafka.secured import PASSWORD, allow, forget_rules
+from tests.unit.gateway_kafka.secured import PASSWORD, allow, change, forget_rules
 from tests.unit.gateway_kafka.secured_ports import SecuredPorts, at_secured_ports
 
 ResultT = TypeVar("ResultT")
@@ -198,6 +200,132 @@ def test_rules_say_who_may_do_what(secured: Secured) -> None:
     assert secured.refusal(lambda channel: channel.queue_declare("elsewhere", passive=True))
     assert secured.refusal(lambda channel: channel.exchange_declare("events"))
     assert secured.refusal(lambda channel: channel.exchange_delete("events"))
+
+
+def limit(
+    secured: Secured, exchange: str, write: str = ".*", read: str = ".*", vhost: str = "/"
+) -> None:
+    permission = TopicPermission(
+        user="other", vhost=vhost, exchange=exchange, write=write, read=read
+    )
+    change(secured.live, PutTopicPermission(permission=permission))
+
+
+@pytest.fixture
+def exchange(secured: Secured) -> Iterator[str]:
+    """An exchange of the type topic at which others may do all that rules can allow."""
+    name = "topics"
+    secured.do(lambda channel: channel.exchange_declare(name, "topic", durable=True))
+    secured.do(lambda channel: channel.queue_declare("by-topic", durable=True))
+    for operation in (Operation.WRITE, Operation.READ):
+        allow(secured.live, "other", operation, ResourceType.EXCHANGE, name)
+    allow(secured.live, "other", Operation.WRITE, ResourceType.QUEUE, "by-topic")
+    yield name
+    change(secured.live, RemoveTopicPermissions(user="other", vhost="/"))
+
+
+def send(exchange: str, key: str, **properties: Any) -> Callable[[Any], None]:
+    def act(channel: Any) -> None:
+        channel.confirm_delivery()
+        channel.basic_publish(exchange, key, b"x", pika.BasicProperties(**properties))
+
+    return act
+
+
+def test_a_topic_permission_limits_the_keys_that_are_published_with(
+    secured: Secured, exchange: str
+) -> None:
+    secured.do(send(exchange, "bills.1"), "other")
+    limit(secured, exchange, write="^{username}\\.")
+    secured.do(send(exchange, "other.1"), "other")
+    said = (
+        f"ACCESS_REFUSED - write access to topic 'bills.1' in exchange '{exchange}' in vhost '/' "
+        "refused for user 'other'"
+    )
+    assert secured.refusal(send(exchange, "bills.1")) == said
+    assert secured.refusal(send(exchange, "other.1", headers={"CC": ["bills.1"]})) == said
+    assert secured.refusal(send(exchange, "other.1", headers={"BCC": ["bills.1"]})) == said
+    # It is the user's alone, and goes as it has come.
+    secured.do(send(exchange, "bills.1"))
+    change(secured.live, RemoveTopicPermissions(user="other", vhost="/", exchange="another"))
+    assert secured.refusal(send(exchange, "bills.1")) == said
+    change(secured.live, RemoveTopicPermissions(user="other", vhost="/", exchange=exchange))
+    secured.do(send(exchange, "bills.1"), "other")
+
+
+def test_a_topic_permission_allows_nothing_that_rules_do_not(
+    secured: Secured, exchange: str
+) -> None:
+    limit(secured, exchange)
+    secured.do(send(exchange, "a"), "other")
+    forget_rules(secured.live, "other")
+    allow(secured.live, "other", Operation.DESCRIBE, ResourceType.VHOST, "/")
+    assert f"write access to exchange '{exchange}'" in secured.refusal(send(exchange, "a"))
+
+
+def test_many_messages_in_one_read_are_asked_for_too(secured: Secured, exchange: str) -> None:
+    limit(secured, exchange, write="^a")
+
+    def publish_many(channel: Any) -> None:
+        for _ in range(50):
+            channel.basic_publish(exchange, "b", b"x")
+        channel.queue_declare("by-topic", passive=True)
+
+    assert "write access to topic 'b'" in secured.refusal(publish_many)
+
+    def commit(channel: Any) -> None:
+        channel.tx_select()
+        channel.basic_publish(exchange, "b", b"x")
+        channel.tx_commit()
+
+    assert "write access to topic 'b'" in secured.refusal(commit)
+
+
+def test_a_topic_permission_limits_the_keys_that_are_bound_with(
+    secured: Secured, exchange: str
+) -> None:
+    other = "topics-onward"
+    secured.do(lambda channel: channel.exchange_declare(other, "topic", durable=True))
+    allow(secured.live, "other", Operation.WRITE, ResourceType.EXCHANGE, other)
+
+    def bind(key: str) -> Callable[[Any], object]:
+        return lambda channel: channel.queue_bind("by-topic", exchange, key)
+
+    secured.do(bind("bills.*"), "other")
+    limit(secured, exchange, read="^orders\\.")
+    secured.do(bind("orders.#"), "other")
+    for key in ("#", "bills.*", ""):
+        said = secured.refusal(bind(key))
+        assert f"ACCESS_REFUSED - read access to topic '{key}' in exchange '{exchange}'" in said
+    assert "read access to topic" in secured.refusal(
+        lambda channel: channel.queue_unbind("by-topic", exchange, "bills.*")
+    )
+    assert "read access to topic" in secured.refusal(
+        lambda channel: channel.exchange_bind(other, exchange, "#")
+    )
+    assert "read access to topic" in secured.refusal(
+        lambda channel: channel.exchange_unbind(other, exchange, "#")
+    )
+    secured.do(lambda channel: channel.exchange_bind(other, exchange, "orders.#"), "other")
+
+
+def test_a_topic_permission_is_for_exchanges_of_the_type_topic(secured: Secured) -> None:
+    secured.do(lambda channel: channel.exchange_declare("directs", "direct", durable=True))
+    allow(secured.live, "other", Operation.WRITE, ResourceType.EXCHANGE, "directs")
+    limit(secured, "directs", write="^a")
+    secured.do(send("directs", "b"), "other")
+    change(secured.live, RemoveTopicPermissions(user="other", vhost="/"))
+
+
+def test_the_audit_log_is_told_which_key_was_refused(
+    secured: Secured, exchange: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[AuditEvent] = []
+    monkeypatch.setattr(Audit, "note", lambda _, event: noted.append(event))
+    limit(secured, exchange, write="^a")
+    secured.refusal(send(exchange, "b"))
+    found = [each for each in noted if each.resource == exchange]
+    assert [(each.principal, each.operation) for each in found] == [("User:other", "write")]
 
 
 def test_the_audit_log_is_told_who_purges(

@@ -12,7 +12,9 @@ import pytest
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.rules import Effect
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.listeners import AccessMode
+from kafkaesque.broker.requests.access_commands import PutTopicPermission, RemoveTopicPermissions
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.authorization import (
     ROWS,
@@ -36,7 +38,9 @@ from kafkaesque.gateway.kafka.operation_bits import (
     GROUP_OPERATIONS,
     TOPIC_OPERATIONS,
 )
+from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api import SUPPORTED, ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.frames import read_response
@@ -44,6 +48,7 @@ from kafkaesque.protocols.kafka.messages.metadata_request import (
     MetadataRequest,
     MetadataRequestTopic,
 )
+from kafkaesque.protocols.kafka.messages.publish_messages_request import PublishMessagesRequest
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.named_requests import all_codes, named_request
 from tests.unit.gateway_kafka.secured import (
@@ -52,6 +57,7 @@ from tests.unit.gateway_kafka.secured import (
     Client,
     add_user,
     allow,
+    change,
     forget_rules,
     produce,
     produce_request,
@@ -369,6 +375,29 @@ def test_nobody_writes_to_internal_topics_whatever_the_rules_say(
         # Whether it is there already or not.
         assert produce(mia, name) == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert produce(admin_client(cluster), name) == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+# -- exchanges
+
+
+def test_a_message_has_a_key_that_a_topic_permission_fits(
+    cluster: LiveCluster, mia: Client
+) -> None:
+    allow(cluster, "mia", O.WRITE, T.EXCHANGE, "amq.topic")
+    limit = TopicPermission(user="mia", vhost="/", exchange="amq.topic", write="^{username}")
+    change(cluster, PutTopicPermission(permission=limit))
+
+    def publish(*keys: str) -> Any:
+        records = encode_batch([Record(at, 0, None, b"x", ()) for at in range(len(keys))])
+        return mia.ask(PublishMessagesRequest("/", "amq.topic", list(keys), records, 5_000))
+
+    answer = publish("mia.1", "tom.1")
+    assert answer.error_code == ErrorCode.EXCHANGE_AUTHORIZATION_FAILED
+    assert "write access to topic 'tom.1'" in answer.error_message
+    answer = publish("mia.1", "mia.2")
+    assert (answer.error_code, [each.error_code for each in answer.messages]) == (0, [0, 0])
+    change(cluster, RemoveTopicPermissions(user="mia", vhost="/"))
+    assert publish("tom.1").error_code == 0
 
 
 # -- Produce

@@ -20,6 +20,7 @@ from kafkaesque.access.principals import Principal, User
 from kafkaesque.access.roles import Role
 from kafkaesque.access.sealed import WrappedKey, topic_key_name
 from kafkaesque.access.secret import Secret
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.change_rights import has_rule
 from kafkaesque.broker.options.groups import DEAD_LETTER_TOPIC
@@ -29,10 +30,12 @@ from kafkaesque.broker.requests.access_commands import (
     PutCredential,
     PutKey,
     PutRole,
+    PutTopicPermission,
     PutUser,
     RemoveCredential,
     RemoveKey,
     RemoveRules,
+    RemoveTopicPermissions,
 )
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.broker.requests.commands import (
@@ -86,6 +89,7 @@ from tests.unit.gateway_kafka.secured import (
     Closed,
     add_user,
     allow,
+    change,
     forget_rules,
 )
 
@@ -121,6 +125,7 @@ def of(who: str, kind: type[ClientCommand], **fields: Any) -> ClientCommand:
 KEY = WrappedKey(
     name=topic_key_name(b"t" * 16), version=1, keeper="file", keeper_key="k", wrapped=b"w"
 )
+PERMISSION = TopicPermission(user="alice", vhost="shop", exchange="amq.topic")
 SET = [ConfigChange(name="retention.ms", value="1000")]
 
 
@@ -141,6 +146,8 @@ SET = [ConfigChange(name="retention.ms", value="1000")]
         (PutUser, {"user": User(name="mallory")}, ClusterNotAuthorized),
         (PutRole, {"role": Role(name="ops")}, ClusterNotAuthorized),
         (AddRules, {"rules": ()}, ClusterNotAuthorized),
+        (PutTopicPermission, {"permission": PERMISSION}, ClusterNotAuthorized),
+        (RemoveTopicPermissions, {"user": "alice", "vhost": "shop"}, ClusterNotAuthorized),
         (RemoveCredential, {"id": "scram-sha-256/root"}, ClusterNotAuthorized),
         (PutKey, {"key": KEY}, ClusterNotAuthorized),
         (RemoveKey, {"name": KEY.name, "version": 9}, ClusterNotAuthorized),
@@ -228,6 +235,26 @@ def test_a_binding_leads_where_one_may_write(cluster: LiveCluster) -> None:
     assert isinstance(submit(cluster, binding), QueueNotAuthorized)
     allow(cluster, "alice", Operation.WRITE, ResourceType.QUEUE, "theirs")
     assert not isinstance(submit(cluster, binding), NotAuthorized)
+    forget_rules(cluster, "alice")
+
+
+def test_a_binding_has_a_key_that_a_topic_permission_fits(cluster: LiveCluster) -> None:
+    def binding(key: str, source: str = "amq.topic") -> ClientCommand:
+        to = Destination("theirs")
+        return of("alice", BindDestination, vhost="/", source=source, destination=to, key=key)
+
+    for source in ("amq.topic", "amq.direct"):
+        allow(cluster, "alice", Operation.READ, ResourceType.EXCHANGE, source)
+        limit = TopicPermission(user="alice", vhost="/", exchange=source, read="^a")
+        change(cluster, PutTopicPermission(permission=limit))
+    allow(cluster, "alice", Operation.WRITE, ResourceType.QUEUE, "theirs")
+    refused = submit(cluster, binding("#"))
+    assert isinstance(refused, ExchangeNotAuthorized)
+    assert "read access to topic '#' in exchange 'amq.topic'" in str(refused)
+    assert not isinstance(submit(cluster, binding("a.#")), NotAuthorized)
+    assert not isinstance(submit(cluster, binding("b", "amq.direct")), NotAuthorized)
+    change(cluster, RemoveTopicPermissions(user="alice", vhost="/"))
+    assert not isinstance(submit(cluster, binding("#")), NotAuthorized)
     forget_rules(cluster, "alice")
 
 

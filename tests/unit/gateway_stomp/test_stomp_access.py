@@ -12,11 +12,13 @@ import pytest
 import stomp
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.listeners import STOMP, AccessMode
+from kafkaesque.broker.requests.access_commands import PutTopicPermission, RemoveTopicPermissions
 from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.gateway.stomp.gateway import StompGateway
 from tests.unit.gateway_kafka.live import LiveCluster
-from tests.unit.gateway_kafka.secured import PASSWORD, allow, forget_rules
+from tests.unit.gateway_kafka.secured import PASSWORD, allow, change, forget_rules
 from tests.unit.gateway_kafka.secured_ports import SecuredPorts, at_secured_ports
 from tests.waiting import DEADLINE_S
 
@@ -205,6 +207,26 @@ def test_rules_say_who_may_do_what(secured: Secured) -> None:
         allow(secured.live, "other", operation, resource_type, name)
     for act, *_ in acts:
         assert secured.do(act, "other") == ""
+
+
+def test_a_topic_permission_limits_keys(secured: Secured) -> None:
+    for operation in (Operation.WRITE, Operation.READ):
+        allow(secured.live, "other", operation, ResourceType.EXCHANGE, "amq.topic")
+    limit = TopicPermission(
+        user="other", vhost="/", exchange="amq.topic", write="^{username}", read="^news"
+    )
+    change(secured.live, PutTopicPermission(permission=limit))
+    assert secured.do(send("/topic/other.1"), "other") == ""
+    assert secured.do(subscribe("/topic/news.#"), "other") == ""
+    for act, said in (
+        (send("/topic/news"), "write access to topic 'news' in exchange 'amq.topic'"),
+        (send("/exchange/amq.topic/news"), "write access to topic 'news'"),
+        (subscribe("/topic/#"), "read access to topic '#' in exchange 'amq.topic'"),
+        (subscribe("/exchange/amq.topic/other"), "read access to topic 'other'"),
+    ):
+        assert said in str(secured.do(act, "other"))
+    change(secured.live, RemoveTopicPermissions(user="other", vhost="/"))
+    assert secured.do(send("/topic/news"), "other") == ""
 
 
 def test_answers_need_no_rule_but_their_name(secured: Secured) -> None:

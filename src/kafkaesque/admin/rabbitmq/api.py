@@ -21,6 +21,7 @@ from kafkaesque.admin.rabbitmq.messages import MessagePages
 from kafkaesque.admin.rabbitmq.permissions import PermissionPages
 from kafkaesque.admin.rabbitmq.policies import PolicyPages
 from kafkaesque.admin.rabbitmq.queues import QueuePages
+from kafkaesque.admin.rabbitmq.topic_permissions import TopicPermissionPages
 from kafkaesque.admin.rabbitmq.users import UserPages
 from kafkaesque.admin.rabbitmq.vhosts import VhostPages
 
@@ -43,6 +44,7 @@ class RabbitMqApi:
         users = UserPages(context)
         permissions = PermissionPages(context, users)
         cluster = ClusterPages(context, queues)
+        topic_permissions = TopicPermissionPages(context, users)
         routes = [
             *cluster.routes(),
             *ChannelPages(context, cluster.ask_connections).routes(),
@@ -54,7 +56,8 @@ class RabbitMqApi:
             *MessagePages(context, exchanges, queues).routes(),
             *users.routes(),
             *permissions.routes(),
-            *DefinitionPages(context, queues, users, permissions).routes(),
+            *topic_permissions.routes(),
+            *DefinitionPages(context, queues, users, permissions, topic_permissions).routes(),
             *PolicyPages(context).routes(),
         ]
         self._routes: Final = [(route.path.split("/")[1:], route) for route in routes]

@@ -1,6 +1,6 @@
 """One request of a client: what its path and its query say, its body by type, and its answer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -18,6 +18,7 @@ from kafkaesque.broker.metadata.queue_names import (
 )
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
 from kafkaesque.chassis.rights import Rights
+from kafkaesque.chassis.routing_keys import ExchangesView, refusal_of_keys
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
@@ -116,6 +117,25 @@ class Call:
         what = "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} {name!r}"
         word = operation.name.replace("_", " ").title().replace(" ", "")
         raise ApiRefused(403, f"no rule allows {word} on {what}")
+
+    def need_keys(
+        self,
+        exchanges: ExchangesView,
+        operation: Operation,
+        vhost: str,
+        exchange: str,
+        keys: Iterable[str],
+    ) -> None:
+        """Check that the client may use routing keys; see `chassis/routing_keys.py`.
+
+        Raises:
+            ApiRefused: a topic permission does not fit one.
+        """
+        rights = self.request.visitor.rights
+        if isinstance(rights, Rights):
+            refusal = refusal_of_keys(rights, exchanges, operation, vhost, exchange, keys)
+            if refusal is not None:
+                raise ApiRefused(403, refusal)
 
     def need_cluster(self, operation: Operation) -> None:
         """Check the same of the cluster as a whole; see `need`."""

@@ -79,7 +79,6 @@ class ClusterPages:
                     "/global-parameters",
                     "/vhost-limits",
                     "/user-limits",
-                    "/topic-permissions",
                     "/feature-flags",
                     "/deprecated-features",
                     "/deprecated-features/used",

@@ -14,9 +14,11 @@ from kafkaesque.broker.requests.access_commands import (
     AddRules,
     PutCredential,
     PutRole,
+    PutTopicPermission,
     PutUser,
     RemoveCredential,
     RemoveRules,
+    RemoveTopicPermissions,
 )
 from kafkaesque.broker.requests.commands import CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.exchange_commands import (
@@ -42,6 +44,8 @@ KINDS: Final[tuple[type[Command], ...]] = (
     PutRole,
     AddRules,
     PutUser,
+    PutTopicPermission,
+    RemoveTopicPermissions,
     PutCredential,
     RemoveCredential,
     RemoveRules,

@@ -6,7 +6,7 @@ as it is, so an import that has ended in the middle can be asked for again. Noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from kafkaesque.admin.rabbitmq.context import Command, Context
 from kafkaesque.admin.rabbitmq.errors import ApiRefused
 from kafkaesque.admin.rabbitmq.permissions import PermissionPages
 from kafkaesque.admin.rabbitmq.queues import QueuePages
+from kafkaesque.admin.rabbitmq.topic_permissions import TopicPermissionPages
 from kafkaesque.admin.rabbitmq.users import UserPages, defined
 from kafkaesque.admin.rabbitmq.values import (
     DefinedBinding,
@@ -25,6 +26,7 @@ from kafkaesque.admin.rabbitmq.values import (
     DefinedPermission,
     DefinedPolicy,
     DefinedQueue,
+    DefinedTopicPermission,
     DefinedUser,
     DefinedVhost,
     Definitions,
@@ -66,12 +68,18 @@ class DefinitionPages:
     """See the module."""
 
     def __init__(
-        self, context: Context, queues: QueuePages, users: UserPages, permissions: PermissionPages
+        self,
+        context: Context,
+        queues: QueuePages,
+        users: UserPages,
+        permissions: PermissionPages,
+        topic_permissions: TopicPermissionPages,
     ) -> None:
         self._context: Final = context
         self._queues: Final = queues
         self._users: Final = users
         self._permissions: Final = permissions
+        self._topic_permissions: Final = topic_permissions
 
     def routes(self) -> list[Route]:
         """Return the operations."""
@@ -105,6 +113,7 @@ class DefinitionPages:
             users=users,
             vhosts=[DefinedVhost(name=each.name) for each in vhosts],
             permissions=permissions,
+            topic_permissions=self._topic_permissions.defined(),
             parameters=[each for vhost in vhosts for each in _parameters(vhost, vhost.name)],
             policies=[each for vhost in vhosts for each in _policies(vhost, vhost.name)],
             queues=[each for vhost in vhosts for each in self._queues_of(vhost, vhost.name)],
@@ -154,10 +163,16 @@ class DefinitionPages:
         known = {*vhosts, *self._context.doors.exchanges.vhosts()}
         commands: list[Command] = [CreateVhost(vhost=name) for name in sorted(vhosts)]
         rest = self._plan(call, wanted, lambda scope: _named(scope, known))
-        permissions = [
+        users = {*self._context.doors.access.state.users, *(each.name for each in wanted.users)}
+        permissions: list[Command] = [
             each
             for wish in wanted.permissions
             for each in self._permissions.plan(wish.user, _named(wish.vhost, known), wish)
+        ]
+
+        permissions += [
+            self._topic_permissions.plan(_user_of(each, users), _named(each.vhost, known), each)
+            for each in wanted.topic_permissions
         ]
 
         def on_users(planned: Sequence[Command]) -> None:
@@ -313,6 +328,17 @@ def _named(scope: Scope, known: Iterable[str]) -> str:
     if vhost not in known:
         raise ApiRefused(400, f"there is no virtual host {vhost!r}, and none is defined")
     return vhost
+
+
+def _user_of(permission: DefinedTopicPermission, known: Container[str]) -> str:
+    """Return whose topic permission it is.
+
+    Raises:
+        ApiRefused: there is no such user, and none is defined.
+    """
+    if permission.user not in known:
+        raise ApiRefused(400, f"there is no user {permission.user!r}, and none is defined")
+    return permission.user
 
 
 def _put(vhost: str, name: str, policy: NewPolicy, *, is_operator: bool) -> PutPolicy:

@@ -46,6 +46,7 @@ from kafkaesque.chassis.amqp.arguments import has_dead_letters
 from kafkaesque.chassis.amqp.incoming import read_incoming
 from kafkaesque.chassis.amqp.outgoing import read_outgoing
 from kafkaesque.chassis.meanings import plain, shown_headers
+from kafkaesque.chassis.routing_keys import ExchangesView
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp.errors import AmqpError
 from kafkaesque.protocols.amqp.events import Published
@@ -104,7 +105,7 @@ class MessagePages:
         if len(body.routing_key.encode()) > SHORT_STRING_BYTES_MAX:
             raise ApiRefused(400, f"a routing key has at most {SHORT_STRING_BYTES_MAX} bytes")
         outgoing = read_outgoing(event, call.user, self._context.doors.clock.wall_ms())
-        _check_publish(call, outgoing.keys)
+        _check_publish(call, self._context.doors.exchanges, outgoing.keys)
         message = outgoing.message(event)
         shown = shown_headers(message.headers)
         publication = Publication(outgoing.routed(event), message, shown, show=shown_headers)
@@ -239,7 +240,7 @@ def _properties(body: NewMessage) -> bytes:
         raise ApiRefused(400, f"the properties are not what they should be: {error}") from None
 
 
-def _check_publish(call: Call, keys: Sequence[str]) -> None:
+def _check_publish(call: Call, exchanges: ExchangesView, keys: Sequence[str]) -> None:
     """Check that a client may publish: to the exchange, or to the queues that are named.
 
     Raises:
@@ -249,6 +250,7 @@ def _check_publish(call: Call, keys: Sequence[str]) -> None:
     if exchange != DEFAULT_EXCHANGE:
         resource = exchange_resource(vhost, exchange)
         call.need(Operation.WRITE, ResourceType.EXCHANGE, resource)
+        call.need_keys(exchanges, Operation.WRITE, vhost, exchange, keys)
         return
     for key in keys:
         resource = queue_resource(QueueName(vhost, key))

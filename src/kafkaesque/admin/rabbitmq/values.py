@@ -423,6 +423,24 @@ class NewPermission(Asked, frozen=True, kw_only=True):
     read: str
 
 
+class TopicPermissionShown(Answer, frozen=True, kw_only=True):
+    """Which routing keys a user may use at an exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+class NewTopicPermission(Asked, frozen=True, kw_only=True):
+    """Which routing keys a user is to be allowed at an exchange, as regular expressions."""
+
+    exchange: str
+    write: str
+    read: str
+
+
 # -- definitions
 
 
@@ -440,6 +458,13 @@ class DefinedVhost(Asked, frozen=True, kw_only=True):
 
 class DefinedPermission(NewPermission, frozen=True, kw_only=True):
     """A permission of a definitions file."""
+
+    user: str
+    vhost: str
+
+
+class DefinedTopicPermission(NewTopicPermission, frozen=True, kw_only=True):
+    """A topic permission of a definitions file."""
 
     user: str
     vhost: str
@@ -494,7 +519,7 @@ class Definitions(Asked, frozen=True, kw_only=True):
     users: list[DefinedUser] = []
     vhosts: list[DefinedVhost] = []
     permissions: list[DefinedPermission] = []
-    topic_permissions: list[AnyJson] = []
+    topic_permissions: list[DefinedTopicPermission] = []
     parameters: list[DefinedParameter] = []
     global_parameters: list[AnyJson] = []
     policies: list[DefinedPolicy] = []

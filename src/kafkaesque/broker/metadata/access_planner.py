@@ -28,11 +28,13 @@ from kafkaesque.broker.requests.access_commands import (
     PutCredential,
     PutKey,
     PutRole,
+    PutTopicPermission,
     PutUser,
     RemoveCredential,
     RemoveKey,
     RemoveRole,
     RemoveRules,
+    RemoveTopicPermissions,
     RemoveUser,
     UseRecoveryCode,
     UseTotpStep,
@@ -106,6 +108,12 @@ def _plan(state: AccessState, command: AccessCommand) -> list[AnyAccessRecord]:
             return planner.plan_credential_removal(state, credential_id, epoch=command.epoch)
         case AddRules():
             return planner.plan_rules(state, command.rules)
+        case PutTopicPermission():
+            return planner.plan_topic_permission(state, command.permission)
+        case RemoveTopicPermissions():
+            return planner.plan_topic_permission_removal(
+                state, command.user, command.vhost, command.exchange
+            )
         case UseTotpStep():
             return planner.plan_totp_step(state, CredentialId(command.credential_id), command.step)
         case UseRecoveryCode():

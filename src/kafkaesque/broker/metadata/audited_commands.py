@@ -19,12 +19,14 @@ from kafkaesque.broker.requests.access_commands import (
     PutCredential,
     PutKey,
     PutRole,
+    PutTopicPermission,
     PutUser,
     RemoveCredential,
     RemovedRules,
     RemoveKey,
     RemoveRole,
     RemoveRules,
+    RemoveTopicPermissions,
     RemoveUser,
     UseRecoveryCode,
     UseTotpStep,
@@ -292,6 +294,21 @@ def _remove_rules(command: RemoveRules, state: ClusterState) -> Described:
     return Described(_DELETE_RULES, "cluster", "", {})
 
 
+def _put_topic_permission(command: PutTopicPermission, state: ClusterState) -> Described:
+    said = command.permission
+    operation = "alter" if said.key in state.access.topic_permissions else "create"
+    exchange = exchange_resource(said.vhost, said.exchange)
+    detail = {"exchange": exchange, "write": said.write, "read": said.read}
+    return Described(f"{operation}-topic-permission", "user", said.user, detail)
+
+
+def _remove_topic_permissions(command: RemoveTopicPermissions, state: ClusterState) -> Described:
+    detail = {"vhost": command.vhost}
+    if command.exchange is not None:
+        detail["exchange"] = command.exchange
+    return Described("delete-topic-permissions", "user", command.user, detail)
+
+
 # -- keys
 
 
@@ -353,6 +370,8 @@ _ROWS: Final[Mapping[type[ClientCommand], _Row]] = {
     ExtendToken: _extend_token,
     AddRules: _add_rules,
     RemoveRules: _remove_rules,
+    PutTopicPermission: _put_topic_permission,
+    RemoveTopicPermissions: _remove_topic_permissions,
     AskElection: _ask_election,
     DecideRecovery: _decide_recovery,
     CreateQueue: _create_queue,

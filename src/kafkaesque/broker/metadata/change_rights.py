@@ -15,6 +15,7 @@ from kafkaesque.access.decisions import Judge
 from kafkaesque.access.delegation_tokens import is_party
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.refusal_words import refusal_words
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
 from kafkaesque.broker.options.groups import DEAD_LETTER_TOPIC
@@ -44,11 +45,13 @@ from kafkaesque.broker.requests.access_commands import (
     PutCredential,
     PutKey,
     PutRole,
+    PutTopicPermission,
     PutUser,
     RemoveCredential,
     RemoveKey,
     RemoveRole,
     RemoveRules,
+    RemoveTopicPermissions,
     RemoveUser,
     UseRecoveryCode,
     UseTotpStep,
@@ -94,7 +97,7 @@ from kafkaesque.model.errors import (
     VhostNotAuthorized,
 )
 from kafkaesque.model.ids import TopicId
-from kafkaesque.routing.exchanges.kinds import ALTERNATE, LOG, LONGEST_MATCH
+from kafkaesque.routing.exchanges.kinds import ALTERNATE, LOG, LONGEST_MATCH, Kind
 
 
 class _Case:
@@ -125,6 +128,10 @@ class _Case:
         return self.may(operation, kind, name) and not self._judge.has_deny_among(
             client.who, client.host, operation, kind, prefix
         )
+
+    def key_limit(self, vhost: str, exchange: str) -> TopicPermission | None:
+        """Return what limits the client's routing keys at an exchange; None: nothing does."""
+        return self._judge.topic_permission(self.client.who, vhost, exchange)
 
     def may_cluster(self, operation: Operation) -> bool:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -362,7 +369,22 @@ def _binding(case: _Case) -> NotAuthorized | None:
         if not to.is_topic and not case.may(Operation.WRITE, ResourceType.QUEUE, name):
             words = case.words(Operation.WRITE, ResourceType.QUEUE, name)
             refusal = QueueNotAuthorized(words)
-    return refusal or _exchange(case, Operation.READ, command.source)
+    refusal = refusal or _exchange(case, Operation.READ, command.source)
+    if refusal is None and isinstance(command, BindDestination):
+        refusal = _bound_key(case, command)
+    return refusal
+
+
+def _bound_key(case: _Case, command: BindDestination) -> NotAuthorized | None:
+    """A user with a topic permission binds with certain keys alone."""
+    limit = case.key_limit(command.vhost, command.source)
+    vhost = case.state.routing.vhosts.get(command.vhost)
+    exchange = None if vhost is None else vhost.exchanges.get(command.source)
+    if limit is None or exchange is None or exchange.kind is not Kind.TOPIC:
+        return None
+    if limit.allows(Operation.READ, command.key):
+        return None
+    return ExchangeNotAuthorized(limit.refusal(Operation.READ, command.key))
 
 
 def _config(case: _Case) -> NotAuthorized | None:
@@ -452,6 +474,8 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     ExtendToken: _token_change,
     AddRules: _cluster(Operation.ALTER),
     RemoveRules: _cluster(Operation.ALTER),
+    PutTopicPermission: _cluster(Operation.ALTER),
+    RemoveTopicPermissions: _cluster(Operation.ALTER),
     CreateQueue: _queue(Operation.CREATE),
     DeleteQueue: _queue(Operation.DELETE),
     ChangeQueue: _queue_change,

@@ -12,6 +12,7 @@ from kafkaesque.access.principals import User
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Rule
 from kafkaesque.access.sealed import WrappedKey
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.requests.client_command import ClientCommand
 
 
@@ -68,6 +69,23 @@ class RemoveRules(ClientCommand, frozen=True, tag="remove-rules", kw_only=True):
     """Remove the rules that a filter is for; answered with `RemovedRules`."""
 
     wanted: AclFilter
+
+
+class PutTopicPermission(ClientCommand, frozen=True, tag="put-topic-permission", kw_only=True):
+    """Let a user use certain routing keys at an exchange alone."""
+
+    permission: TopicPermission
+
+
+class RemoveTopicPermissions(
+    ClientCommand, frozen=True, tag="remove-topic-permissions", kw_only=True
+):
+    """Let a user use all routing keys again."""
+
+    user: str
+    vhost: str
+    #: None: at all exchanges of the virtual host.
+    exchange: str | None = None
 
 
 class UseTotpStep(ClientCommand, frozen=True, tag="use-totp-step", kw_only=True):
@@ -133,6 +151,8 @@ AccessCommand = (
     | RemoveCredential
     | AddRules
     | RemoveRules
+    | PutTopicPermission
+    | RemoveTopicPermissions
     | UseTotpStep
     | UseRecoveryCode
     | ExtendToken

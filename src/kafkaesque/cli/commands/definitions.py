@@ -18,6 +18,7 @@ PARTS: Final = (
     "vhosts",
     "users",
     "permissions",
+    "topic_permissions",
     "policies",
     "exchanges",
     "queues",
@@ -25,6 +26,8 @@ PARTS: Final = (
     "parameters",
     "bindings",
 )
+#: From here on, what a virtual host has.
+OF_VHOST: Final = PARTS.index("policies")
 #: Components of RabbitMQ's whose parameters say something here.
 HEEDED: Final = ("operator_policy", "transformation")
 #: So many are asked for at once: an answer is waited for half a minute.
@@ -96,7 +99,7 @@ def import_file(
 
     given = _read(file)
     screen = Screen(json=json)
-    for part in PARTS if vhost is None else PARTS[3:]:
+    for part in PARTS if vhost is None else PARTS[OF_VHOST:]:
         items = given.get(part) or []
         for at in range(0, len(items), CHUNK):
             chunk = {part: items[at : at + CHUNK]}
@@ -121,20 +124,12 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _left_out(given: dict[str, Any]) -> list[str]:
     """Return what the file says and the cluster does not heed."""
-    told: list[str] = []
-    topics = len(given.get("topic_permissions") or [])
-    if topics:
-        told.append(
-            f"left out: {counted(topics, 'topic permission')}; whoever may write to an exchange "
-            "may use all its routing keys"
-        )
     components = Counter(
         str(each.get("component"))
         for each in given.get("parameters") or []
         if isinstance(each, dict) and each.get("component") not in HEEDED
     )
-    told += [f"left out: {counted(n, 'parameter')} of {each}" for each, n in components.items()]
-    return told
+    return [f"left out: {counted(n, 'parameter')} of {each}" for each, n in components.items()]
 
 
 def _path(vhost: str | None) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.chassis.routing_keys import refusal_of_keys
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.queueing.needs import Need, has, refusal_of
@@ -110,6 +111,11 @@ def check_rights(channel: ChannelPort, method: Method) -> None:
         return
     for need in ROWS[type(method)](method, channel.last_queue):
         _check(channel, need, type(method))
+    match method:
+        case m.QueueBind() | m.QueueUnbind():
+            _check_keys(channel, _O.READ, method.exchange, (method.routing_key,), type(method))
+        case m.ExchangeBind() | m.ExchangeUnbind():
+            _check_keys(channel, _O.READ, method.source, (method.routing_key,), type(method))
 
 
 def check_delivery(channel: ChannelPort, queue: str) -> None:
@@ -135,6 +141,8 @@ def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> N
         return
     if exchange != DEFAULT_EXCHANGE:
         _check(channel, Need(_O.WRITE, _EXCHANGE, exchange), m.BasicPublish)
+        if rights.limits_keys:
+            _check_keys(channel, _O.WRITE, exchange, keys, m.BasicPublish)
         return
     for key in keys:
         # Who knows a name for answers was given it.
@@ -146,4 +154,18 @@ def _check(channel: ChannelPort, need: Need, method: type[Method]) -> None:
     link = channel.connection
     if not has(link, need):
         what = refusal_of(link.user, link.vhost, need)
+        raise failed(ReplyCode.ACCESS_REFUSED, what, method)
+
+
+def _check_keys(
+    channel: ChannelPort,
+    operation: Operation,
+    exchange: str,
+    keys: Sequence[str],
+    method: type[Method],
+) -> None:
+    link = channel.connection
+    doors = link.desk.doors
+    what = refusal_of_keys(link.rights, doors.exchanges, operation, link.vhost, exchange, keys)
+    if what is not None:
         raise failed(ReplyCode.ACCESS_REFUSED, what, method)

@@ -8,6 +8,7 @@ from typing import Final
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.chassis.link import Shared
+from kafkaesque.chassis.routing_keys import refusal_of_keys
 from kafkaesque.gateway.queueing.desk import Desk
 from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.gateway.queueing.needs import Need, has, refusal_of
@@ -57,6 +58,17 @@ class StompLink(QueueingLink):
         """
         if not has(self, need):
             raise StompError(refusal_of(self.user, self.vhost, need))
+
+    def check_key(self, operation: Operation, exchange: str, key: str) -> None:
+        """Check that the client may publish (Write) or bind (Read) with a routing key.
+
+        Raises:
+            StompError: a topic permission of the user does not fit it.
+        """
+        exchanges = self.desk.doors.exchanges
+        refusal = refusal_of_keys(self.rights, exchanges, operation, self.vhost, exchange, (key,))
+        if refusal is not None:
+            raise StompError(refusal)
 
     @abstractmethod
     def begin(self) -> None:

@@ -82,6 +82,7 @@ class Sending:
         link, name = self._link, destination.name
         if destination.kind is Kind.EXCHANGE:
             link.check(to_exchange(Operation.WRITE, destination.exchange))
+            link.check_key(Operation.WRITE, destination.exchange, name)
         elif destination.is_queue and not name.startswith(REPLY_PREFIX):
             link.check(to_queue(Operation.WRITE, name))
 

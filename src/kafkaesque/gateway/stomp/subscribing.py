@@ -136,6 +136,7 @@ class Subscribing:
         link = self._link
         need = to_exchange(Operation.READ, destination.exchange)
         link.check(need)
+        link.check_key(Operation.READ, destination.exchange, destination.name)
         exchanges = link.desk.doors.exchanges
         if exchanges.exists(link.vhost, destination.exchange):
             self._bind_found(event, destination, prefetch, need, then)
@@ -192,6 +193,7 @@ class Subscribing:
         if (
             destination.kind is not Kind.EXCHANGE
             or self._durable_name(event.subscription_id, event.headers) is not None
+            or (link.rights is not None and link.rights.limits_keys)
             or not has(link, to_exchange(Operation.READ, destination.exchange))
             or not link.desk.doors.exchanges.exists(link.vhost, destination.exchange)
         ):

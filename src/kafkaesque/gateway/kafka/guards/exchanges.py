@@ -8,6 +8,7 @@ from typing import Any, Final
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.metadata.queue_names import QueueName, exchange_resource, queue_resource
 from kafkaesque.chassis.rights import Rights
+from kafkaesque.chassis.routing_keys import refusal_of_keys
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.exchanges import Action, DestinationType
@@ -112,9 +113,15 @@ def alter_binding(rights: Rights, context: Context, call: Call) -> bool:
 def publish(rights: Rights, context: Context, call: Call) -> bool:
     """What an exchange passes messages on to asks nobody: whoever has bound it was asked."""
     request = call.read()
-    if _may(rights, Operation.WRITE, request.vhost, request.exchange):
-        call.prepare(request)
-        return True
-    words = _words(rights, Operation.WRITE, request.vhost, request.exchange)
+    vhost, exchange, keys = request.vhost, request.exchange, request.routing_keys
+    words: str | None
+    if _may(rights, Operation.WRITE, vhost, exchange):
+        exchanges = context.doors.exchanges
+        words = refusal_of_keys(rights, exchanges, Operation.WRITE, vhost, exchange, keys)
+        if words is None:
+            call.prepare(request)
+            return True
+    else:
+        words = _words(rights, Operation.WRITE, vhost, exchange)
     call.answer(PublishMessagesResponse(error_code=FORBIDDEN, error_message=words))
     return False
