@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.broker.metadata.queue_names import exchange_resource
 from kafkaesque.chassis.routing_keys import refusal_of_keys
 from kafkaesque.gateway.amqp.errors import failed
 from kafkaesque.gateway.amqp.ports import ChannelPort
 from kafkaesque.gateway.queueing.needs import Need, has, refusal_of
 from kafkaesque.gateway.queueing.own_queues import GENERATED, REPLY_PREFIX, REPLY_TO, is_for_answers
 from kafkaesque.protocols.amqp import methods as m
-from kafkaesque.protocols.amqp.errors import ReplyCode
+from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.methods import Method
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE
 
@@ -140,7 +141,10 @@ def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> N
     if rights is None:
         return
     if exchange != DEFAULT_EXCHANGE:
-        _check(channel, Need(_O.WRITE, _EXCHANGE, exchange), m.BasicPublish)
+        # Asked for each message: what a refusal says is put together where there is one.
+        name = exchange_resource(channel.connection.vhost, exchange)
+        if not rights.may(_O.WRITE, _EXCHANGE, name):
+            raise _refused(channel, Need(_O.WRITE, _EXCHANGE, exchange), m.BasicPublish)
         if rights.limits_keys:
             _check_keys(channel, _O.WRITE, exchange, keys, m.BasicPublish)
         return
@@ -151,10 +155,14 @@ def check_publish(channel: ChannelPort, exchange: str, keys: Sequence[str]) -> N
 
 
 def _check(channel: ChannelPort, need: Need, method: type[Method]) -> None:
+    if not has(channel.connection, need):
+        raise _refused(channel, need, method)
+
+
+def _refused(channel: ChannelPort, need: Need, method: type[Method]) -> AmqpError:
     link = channel.connection
-    if not has(link, need):
-        what = refusal_of(link.user, link.vhost, need)
-        raise failed(ReplyCode.ACCESS_REFUSED, what, method)
+    what = refusal_of(link.user, link.vhost, need)
+    return failed(ReplyCode.ACCESS_REFUSED, what, method)
 
 
 def _check_keys(
