@@ -90,6 +90,8 @@ def test_pika_binds_and_gets_messages_changed_from_any_broker(
         assert got[1][1].headers["x-transformation-failed"].startswith(f"{name}: ")
         with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no transformation"):
             channel.queue_bind(queue, source, "b", {"x-transformation": "nowhere"})
+    cli("exchange", "delete", source)
+    cli("transformation", "delete", name, "--yes")
 
 
 def test_a_rule_is_tried_with_a_message_of_amqp_that_stays_in_its_queue(
@@ -140,6 +142,8 @@ def test_the_python_client_gets_messages_changed_on_their_way_out(
     parked = cli("queue", "peek", queue).output
     assert "no JSON" in parked
     assert f"{name}: the body is no JSON" in parked
+    cli("queue", "delete", queue, "--yes")
+    cli("transformation", "delete", name, "--yes")
 
 
 def test_definitions_have_them(cluster: RabbitMqCluster, cli: Cli, tmp_path: Path) -> None:

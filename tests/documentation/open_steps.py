@@ -376,10 +376,23 @@ delete() {
     shift
     found=$(names "$kind") && kafkaesque "$kind" delete $found "$@"
 }
+delete_each() {
+    local kind=$1 name
+    shift
+    for name in $(names "$kind"); do kafkaesque "$kind" delete "$name" "$@"; done
+}
+delete_rules() {
+    local who
+    for who in $(kafkaesque rule list | tail -n +2 | cut -f 2 | sort -u); do
+        kafkaesque rule delete --principal "$who" --yes
+    done
+}
 {
     delete queue --yes
     delete topic --yes
-    delete exchange --yes
     delete group
+    delete_each exchange
+    delete_each user --yes
+    delete_rules
 } > clean.log 2>&1 || true
 """
