@@ -125,11 +125,11 @@ def test_a_session_that_ends_by_the_wall_clock_is_found(monkeypatch: pytest.Monk
         host._disuse.note_use(host._parts.clock.wall_ms())
 
     def on_the_wall(act: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda clock, queue, now, *more: act(
-            clock, queue, Instant(now.wall_ms, now.wall_ms), *more
+        return lambda clock, queue, now, *more, **named: act(
+            clock, queue, Instant(now.wall_ms, now.wall_ms), *more, **named
         )
 
-    for name in ("begin", "is_over"):
+    for name in ("begin", "left_ms"):
         monkeypatch.setattr(DisuseClock, name, on_the_wall(getattr(DisuseClock, name)))
     for name in ("note_use", "on_wanted"):
         monkeypatch.setattr(QueueHost, name, note_use)
