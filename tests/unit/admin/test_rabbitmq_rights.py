@@ -210,3 +210,11 @@ def test_who_is_made_again_has_no_rights_of_before(cluster: AdminCluster) -> Non
     assert ask(cluster, "DELETE", "/users/again", user="root").status == 204
     assert ask(cluster, "PUT", "/users/again", body, user="root").status == 201
     assert names(ask(cluster, "GET", "/queues", **again)) == []
+
+
+def test_a_queue_that_was_made_has_its_numbers_at_once(cluster: AdminCluster) -> None:
+    """Its leader begins a moment after the commit."""
+    for number in range(10):
+        path = f"/queues/%2F/new-{number}"
+        assert ask(cluster, "PUT", path, {}, user="root").status == 201
+        assert ask(cluster, "GET", path, user="root").json["messages"] == 0

@@ -22,7 +22,7 @@ from kafkaesque.broker.options.queue_arguments import QUEUE_TYPE, QUEUE_TYPES
 from kafkaesque.broker.options.queues import STREAM_TOPIC
 from kafkaesque.broker.requests.commands import CreateTopic, Done
 from kafkaesque.broker.requests.queue_commands import CreateQueue
-from kafkaesque.broker.requests.queue_requests import PurgeQueue
+from kafkaesque.broker.requests.queue_requests import AskQueue, PurgeQueue, QueueCounts
 from kafkaesque.chassis.amqp.arguments import (
     Declaration,
     arguments_of,
@@ -41,6 +41,9 @@ from kafkaesque.model.errors import RequestRefused
 from kafkaesque.protocols.amqp.methods import QueueDeclare
 from kafkaesque.routing.exchanges.topology import RESERVED_PREFIX
 from kafkaesque.routing.policies import Applied
+
+#: How long the answer to a declaration waits for the new queue's leader.
+LED_MS_MAX: Final = 5_000
 
 Rows = Mapping[QueueName, QueueRow]
 
@@ -155,7 +158,26 @@ class QueuePages:
         name, body = call.queue, call.body(NewQueue)
         call.need(Operation.CREATE, ResourceType.QUEUE, queue_resource(name))
         commands = self.plan(name, body)
-        self._context.submit_all(call, commands, lambda: call.done(is_new=bool(commands)))
+
+        def on_committed() -> None:
+            if commands:
+                self._done_when_led(call, name)
+            else:
+                call.done()
+
+        self._context.submit_all(call, commands, on_committed)
+
+    def _done_when_led(self, call: Call, name: QueueName) -> None:
+        """Answer once a new queue's leader does: what is asked next gets its numbers."""
+        queue = self._context.doors.cluster.state.queues.get(name)
+        if queue is None:
+            # Deleted meanwhile.
+            call.done(is_new=True)
+            return
+        ask = self._context.doors.queues.ask_whole
+        request = AskQueue(log_id=queue.topic_id)
+        # It is there, also where nobody leads it in time.
+        ask(request, QueueCounts, LED_MS_MAX, lambda _: call.done(is_new=True))
 
     def plan(self, name: QueueName, body: NewQueue) -> list[CreateTopic | CreateQueue]:
         """Return the commands that declare a queue; none if it is there already.
