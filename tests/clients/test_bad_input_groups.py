@@ -71,6 +71,7 @@ def join_all(wire: Wire, topic: str, group: str, numbers: Sequence[int]) -> dict
     return {number: wire.answer(HEARTBEAT, 1) for number in numbers}
 
 
+@pytest.mark.extended
 def test_ten_thousand_members_of_the_new_protocol(victim: Victim, topic: str) -> None:
     busiest_s = 0.0
     epochs: dict[int, int] = {}

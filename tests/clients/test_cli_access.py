@@ -239,6 +239,7 @@ def test_each_command_names_the_rule_that_it_needs(up: SecureUp, words: str, rig
     )
 
 
+@pytest.mark.extended
 def test_the_doctor_says_what_it_may_not_look_at(up: SecureUp) -> None:
     """Not that there is nothing: no finding of a cluster that is well, and no empty answers."""
     done = up.command("app", "doctor", "--json")

@@ -135,6 +135,7 @@ def test_what_cannot_be_is_said(cli: Cli, words: tuple[str, ...], said: str, cod
     assert said in cli(*words, code=code).errors
 
 
+@pytest.mark.extended
 def test_names_of_mqtt_are_routed_to_topics(cli: Cli) -> None:
     topic, prefix = unique("readings"), unique("house")
     cli("topic", "create", topic, "--partitions", "8")

@@ -137,6 +137,7 @@ def committed(cli: Cli, group: str) -> list[int]:
     return [row["committed"] for row in rows]
 
 
+@pytest.mark.extended
 def test_a_group_is_sent_elsewhere(cli: Cli, make_topic: TopicMaker) -> None:
     topic, group = make_topic(partitions=2), unique("readers")
     for partition in ("0", "1"):

@@ -4,6 +4,7 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -13,6 +14,7 @@ from tests.clients.test_cli_up import KAFKAESQUE
 from tests.forked import processes
 
 
+@pytest.mark.extended
 def test_sizes_and_rates_of_topics(tmp_path: Path) -> None:
     ports = unused_ports(2)
 

@@ -40,6 +40,7 @@ def trio(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
         yield cluster
 
 
+@pytest.mark.extended
 def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
     trio: KafkaesqueCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -56,6 +57,7 @@ def test_a_transaction_that_hangs_is_named_with_the_command_that_helps(tmp_path:
         assert "nothing-0 does not exist" in missing.stderr
 
 
+@pytest.mark.extended
 def test_causes_of_queues_and_exchanges_are_named_at_a_real_broker(tmp_path: Path) -> None:
     (port,) = unused_ports(1)
     section = f'\n[[listener]]\nprotocol = "admin"\nport = {port}\n'

@@ -22,6 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SealingCluster
         yield made
 
 
+@pytest.mark.extended
 def test_no_file_holds_what_was_put(cluster: SealingCluster) -> None:
     name, plain, dead = unique("hidden"), unique("shown"), unique("dead")
     with Client(cluster.bootstrap_servers) as client:

@@ -193,6 +193,7 @@ def test_kcat_sends_and_reads(place: Place, make_topic: TopicMaker) -> None:
     assert sorted(done.stdout.splitlines()) == sorted(text.splitlines())
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 def test_kafkajs_sends_and_reads_a_megabyte(place: Place, make_topic: TopicMaker) -> None:
     topic = make_topic("tls-js")

@@ -498,6 +498,7 @@ def test_without_an_admin_port_there_is_no_second_factor(tmp_path: Path) -> None
         up.close()
 
 
+@pytest.mark.extended
 def test_the_same_cluster_goes_on_though_nothing_is_said_of_security(own_up: SecureUp) -> None:
     up = own_up
     before = {path: path.read_bytes() for path in up.data.glob("certs/*.pem")}

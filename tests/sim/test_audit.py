@@ -171,6 +171,7 @@ def test_a_broker_that_stops_loses_nothing_and_ends_its_chain() -> None:
     assert ends == [2]
 
 
+@pytest.mark.extended
 def test_checkpoints_name_the_other_chains_and_come_where_nothing_happens() -> None:
     run = Audited(8)
     run.loop.run_until(lambda: run.leader() is not None, 60_000)

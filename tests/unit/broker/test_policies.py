@@ -125,6 +125,16 @@ def test_where_dead_letters_go_is_said_in_one_place(cluster: Cluster) -> None:
     assert holding(cluster, "own")["overflow"] == "reject-publish"
 
 
+def test_a_policy_can_have_a_queue_hold_nothing(cluster: Cluster) -> None:
+    make(cluster, "own", max_length="3")
+    put(cluster, "none", ".", definition={"max-length": 0}, is_operator=True)
+    assert holding(cluster, "own") == {"max.length": "-1"}
+    put(cluster, "none", ".", definition={"max-length": 2}, is_operator=True)
+    assert holding(cluster, "own") == {"max.length": "2"}
+    make(cluster, "nothing", max_length="-1")
+    assert holding(cluster, "nothing") == {"max.length": "-1"}
+
+
 def test_a_policy_may_be_for_one_kind_alone(cluster: Cluster) -> None:
     make(cluster, "classic")
     declared = '{"arguments": {"x-queue-type": "quorum"}}'
@@ -179,7 +189,7 @@ def test_a_policy_gives_exchanges_an_alternate(cluster: Cluster) -> None:
         ({"definition": {}}, BadArgument),
         ({"definition": {"max-lenght": 3}}, BadArgument),
         ({"definition": {"max-length": "3"}}, InvalidConfig),
-        ({"definition": {"max-length": 0}}, InvalidConfig),
+        ({"definition": {"max-length": -1}}, InvalidConfig),
         ({"definition": {"dead-letter-routing-key": "k"}}, InvalidConfig),
         ({"definition": {"alternate-exchange": 3}}, BadArgument),
         ({"definition": {"overflow": "reject-publish"}, "is_operator": True}, BadArgument),

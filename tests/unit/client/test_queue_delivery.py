@@ -166,6 +166,7 @@ def test_at_most_once_what_was_acknowledged_first_never_comes_again(
 # -- time-out based
 
 
+@pytest.mark.extended
 def test_timeout_based_a_lock_holds_through_a_change_of_leader_and_then_ends(
     cluster: LiveCluster, client: Client, queue: str
 ) -> None:

@@ -144,6 +144,7 @@ def double_all(cluster: LiveCluster, client: Client, topic: str) -> list[int]:
     return found
 
 
+@pytest.mark.extended
 def test_a_transformer_that_is_killed_before_its_commit_has_done_nothing(
     cluster: LiveCluster, client: Client, topic: str
 ) -> None:
