@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.access.credentials import ScramVerifier
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from tests.unit.admin.told import Told
 from tests.unit.admin.visits import AdminCluster
@@ -218,3 +219,27 @@ def test_a_queue_that_was_made_has_its_numbers_at_once(cluster: AdminCluster) ->
         path = f"/queues/%2F/new-{number}"
         assert ask(cluster, "PUT", path, {}, user="root").status == 201
         assert ask(cluster, "GET", path, user="root").json["messages"] == 0
+
+
+def test_who_may_not_bind_with_a_key_may_not_end_its_binding(cluster: AdminCluster) -> None:
+    allow(cluster.live, READER, _O.READ, _T.EXCHANGE, "amq.topic")
+    allow(cluster.live, READER, _O.WRITE, _T.QUEUE, "mails")
+    limit = {"exchange": "amq.topic", "write": "", "read": "^mine\\."}
+    path = f"/topic-permissions/%2F/{READER}"
+    assert ask(cluster, "PUT", path, limit, user="root").status == 201
+    bindings = "/bindings/%2F/e/amq.topic/q/mails"
+    for key in ("mine.a", "others.a"):
+        told = ask(cluster, "POST", bindings, {"routing_key": key}, user="root")
+        assert told.status == 201
+    assert ask(cluster, "DELETE", f"{bindings}/mine.a").status == 204
+    assert ask(cluster, "DELETE", f"{bindings}/others.a").status == 403
+    assert ask(cluster, "GET", f"{bindings}/others.a", user="root").status == 200
+
+
+def test_a_user_that_is_made_logs_in_by_each_mechanism(cluster: AdminCluster) -> None:
+    body = {"password": PASSWORD, "tags": ""}
+    for _ in range(2):
+        assert ask(cluster, "PUT", "/users/carol", body, user="root").status in (201, 204)
+        found = cluster.live.broker.doors.access.state.credentials_of("carol")
+        kinds = {each.mechanism for each in found if isinstance(each, ScramVerifier)}
+        assert kinds == {"SCRAM-SHA-256", "SCRAM-SHA-512"}

@@ -22,7 +22,7 @@ from kafkaesque.access.salted_digests import (
     read_salted_digest,
     write_salted_digest,
 )
-from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256
+from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
 from kafkaesque.access.scram_verifiers import verifier_of_password
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.state import AccessState
@@ -148,13 +148,20 @@ class UserPages:
             then([*commands, *self._digest_commands(name, body)])
             return
         password = Secret.of(body.password)
-        salt = self._context.doors.dice.unique_bytes(SALT_BYTES)
+        salts = {
+            mechanism: self._context.doors.dice.unique_bytes(SALT_BYTES)
+            for mechanism in SCRAM_MECHANISMS.values()
+        }
 
         def work() -> object:
-            return verifier_of_password(SCRAM_SHA_256, name, password, salt, ITERATIONS)
+            # Clients ask for one or the other, as of users of `kafkaesque user create`.
+            return [
+                verifier_of_password(mechanism, name, password, salt, ITERATIONS)
+                for mechanism, salt in salts.items()
+            ]
 
         def on_done(outcome: object, error: Exception | None) -> None:
-            if isinstance(outcome, ScramVerifier):
+            if isinstance(outcome, list):
                 put = self._replacing(outcome)
                 call.guard(lambda: then([*commands, *put]))
             else:
@@ -166,27 +173,31 @@ class UserPages:
         if not body.password_hash:
             return []
         algorithm = body.hashing_algorithm or DEFAULT_ALGORITHM
-        return self._replacing(read_salted_digest(name, body.password_hash, algorithm))
+        return self._replacing([read_salted_digest(name, body.password_hash, algorithm)])
 
-    def _replacing(self, made: ScramVerifier | SaltedDigest) -> list[Command]:
+    def _replacing(self, made: Sequence[ScramVerifier | SaltedDigest]) -> list[Command]:
         """Return the commands that put a password in the place of those that a user has.
 
-        Whatever limits those have, the new one has, too.
+        Whatever limits those have, the new one has, too. `made` are forms of one password.
         """
         before = [
             each
-            for each in self._context.doors.access.state.credentials_of(made.user)
+            for each in self._context.doors.access.state.credentials_of(made[0].user)
             if isinstance(each, ScramVerifier | SaltedDigest)
         ]
         if before:
-            made = msgspec.structs.replace(
-                made,
-                expires_ms=before[0].expires_ms,
-                networks=before[0].networks,
-                is_disabled=before[0].is_disabled,
-            )
-        old = [RemoveCredential(id=each.id) for each in before if each.id != made.id]
-        return [PutCredential(credential=made), *old]
+            made = [
+                msgspec.structs.replace(
+                    each,
+                    expires_ms=before[0].expires_ms,
+                    networks=before[0].networks,
+                    is_disabled=before[0].is_disabled,
+                )
+                for each in made
+            ]
+        new = {each.id for each in made}
+        old = [RemoveCredential(id=each.id) for each in before if each.id not in new]
+        return [*(PutCredential(credential=each) for each in made), *old]
 
     def delete(self, call: Call) -> None:
         """Delete a user, with all credentials, and the rules about queues and exchanges."""

@@ -370,13 +370,11 @@ def _binding(case: _Case) -> NotAuthorized | None:
             words = case.words(Operation.WRITE, ResourceType.QUEUE, name)
             refusal = QueueNotAuthorized(words)
     refusal = refusal or _exchange(case, Operation.READ, command.source)
-    if refusal is None and isinstance(command, BindDestination):
-        refusal = _bound_key(case, command)
-    return refusal
+    return refusal or _bound_key(case, command)
 
 
-def _bound_key(case: _Case, command: BindDestination) -> NotAuthorized | None:
-    """A user with a topic permission binds with certain keys alone."""
+def _bound_key(case: _Case, command: BindDestination | UnbindDestination) -> NotAuthorized | None:
+    """A user with a topic permission binds and unbinds with certain keys alone."""
     limit = case.key_limit(command.vhost, command.source)
     vhost = case.state.routing.vhosts.get(command.vhost)
     exchange = None if vhost is None else vhost.exchanges.get(command.source)
