@@ -194,11 +194,11 @@ class Router:
             BadHeader: the header CC or BCC is not a list of texts, or too long a one.
         """
         vhost = self._topology.vhost(vhost_name)
-        keys = keys_of(message)
-        if len(keys) == 1:
-            found = vhost.routes.get((exchange, message.key))
-            if found is not None:
-                return found
+        # A message without headers, as most are, has its own key alone.
+        keys = keys_of(message) if message.headers else (message.key,)
+        found = vhost.routes.get((exchange, message.key)) if len(keys) == 1 else None
+        if found is not None:
+            return found
         if vhost.exchange(exchange).definition.is_internal:
             raise ExchangeInternal(
                 f"cannot publish to internal exchange '{exchange}' in vhost '{vhost_name}'"
