@@ -28,12 +28,14 @@ NAME_LENGTH_MAX: Final = 255
 COMPILED_MAX: Final = 4_096
 _MEMORY_BYTES_MAX: Final = 1 << 20
 _VARIABLE: Final = re.compile(rb"\{(username|vhost|client_id)\}")
+#: What an empty pattern is.
+_EMPTY: Final = "^$"
 #: What `{client_id}` is.
 _NOTHING: Final = rb"[^\x00-\x{10FFFF}]"
 
 
 class TopicPermission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """See the module. An empty pattern fits no key."""
+    """See the module. An empty pattern fits the empty key alone, as RabbitMQ's does."""
 
     user: str
     vhost: str
@@ -51,7 +53,7 @@ class TopicPermission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     def allows(self, operation: Operation, routing_key: str) -> bool:
         """Tell whether the user may publish (Write) or bind (Read) with a routing key."""
         pattern = self.write if operation is Operation.WRITE else self.read
-        compiled = _compiled(pattern, self.user, self.vhost) if pattern else None
+        compiled = _compiled(pattern or _EMPTY, self.user, self.vhost)
         # One that cannot be read lets nobody through.
         return compiled is not None and (
             compiled.search(routing_key.encode("utf-8", "surrogateescape")) is not None
