@@ -104,8 +104,9 @@ def test_permissions_are_given_shown_changed_and_taken(cluster: AdminCluster) ->
 def test_what_rules_cannot_say_is_refused_and_changes_nothing(cluster: AdminCluster) -> None:
     add(cluster, "bob")
     assert grant(cluster, "%2F", "bob", read="^orders$", write="^o.ders$") == 400
-    assert grant(cluster, "nowhere", "bob", read=".*") == 404
-    assert grant(cluster, "%2F", "nobody", read=".*") == 404
+    # RabbitMQ has 404 for what is asked for and taken alone.
+    assert grant(cluster, "nowhere", "bob", read=".*") == 400
+    assert grant(cluster, "%2F", "nobody", read=".*") == 400
     assert queues(cluster, "bob") == []
     body = {"configure": ".*", "write": ".*", "read": ".*"}
     assert ask(cluster, "PUT", "/permissions/%2F/bob", body, user="bob").status == 403
@@ -151,14 +152,42 @@ def test_topic_permissions_are_checked_and_the_administrators(cluster: AdminClus
     add(cluster, "tom")
     path, body = "/topic-permissions/%2F/tom", {"exchange": "amq.topic", "write": "a", "read": "a"}
     assert ask(cluster, "PUT", path, {**body, "write": "(?=a)"}).status == 400
-    assert ask(cluster, "PUT", "/topic-permissions/nowhere/tom", body).status == 404
-    assert ask(cluster, "PUT", "/topic-permissions/%2F/nobody", body).status == 404
+    for there in ("nowhere/tom", "%2F/nobody"):
+        assert ask(cluster, "PUT", f"/topic-permissions/{there}", body).status == 400
+        assert ask(cluster, "DELETE", f"/topic-permissions/{there}").status == 404
     assert ask(cluster, "PUT", path, body, user="tom").status == 403
     assert ask(cluster, "GET", "/topic-permissions", user="tom").status == 403
     assert ask(cluster, "GET", "/vhosts/%2F/topic-permissions", user="tom").status == 403
     assert ask(cluster, "PUT", path, body).status == 201
     assert ask(cluster, "DELETE", path, user="tom").status == 403
     assert ask(cluster, "DELETE", path).status == 204
+
+
+def test_topic_permissions_of_a_virtual_host_that_is_gone_are_in_no_definitions(
+    cluster: AdminCluster,
+) -> None:
+    """A file with them could not be imported: the virtual host is not in it."""
+    add(cluster, "tara")
+    body = {"exchange": "amq.topic", "write": "a", "read": "a"}
+    assert ask(cluster, "PUT", "/vhosts/gone").status == 201
+    assert ask(cluster, "PUT", "/topic-permissions/gone/tara", body).status == 201
+
+    def given() -> list[str]:
+        found = ask(cluster, "GET", "/definitions").json
+        assert ask(cluster, "POST", "/definitions", found).status == 204
+        every = (found["topic_permissions"], ask(cluster, "GET", "/topic-permissions").json)
+        (named, listed) = ([each["vhost"] for each in some] for some in every)
+        assert named == listed
+        return named
+
+    assert "gone" in given()
+    assert ask(cluster, "DELETE", "/vhosts/gone").status == 204
+    assert "gone" not in given()
+    # They hold for the next one of the name, as rules do.
+    assert ask(cluster, "PUT", "/vhosts/gone").status == 201
+    assert "gone" in given()
+    assert ask(cluster, "DELETE", "/users/tara").status == 204
+    assert ask(cluster, "DELETE", "/vhosts/gone").status == 204
 
 
 def test_a_topic_permission_limits_what_the_api_publishes_and_binds(cluster: AdminCluster) -> None:

@@ -23,7 +23,6 @@ from kafkaesque.admin.rabbitmq.values import (
     DefinedBinding,
     DefinedExchange,
     DefinedParameter,
-    DefinedPermission,
     DefinedPolicy,
     DefinedQueue,
     DefinedTopicPermission,
@@ -97,23 +96,13 @@ class DefinitionPages:
         call.need_cluster(Operation.ALTER)
         door, state = self._context.doors.exchanges, self._context.doors.access.state
         vhosts = [door.vhost(name) for name in door.vhosts()]
-        permissions = [
-            DefinedPermission(
-                user=each.user,
-                vhost=each.vhost,
-                configure=each.configure,
-                write=each.write,
-                read=each.read,
-            )
-            for each in self._permissions.all()
-        ]
         users = [_user(defined(state, user)) for _, user in sorted(state.users.items())]
         found = Definitions(
             product_version=self._context.version,
             users=users,
             vhosts=[DefinedVhost(name=each.name) for each in vhosts],
-            permissions=permissions,
-            topic_permissions=self._topic_permissions.defined(),
+            permissions=self._permissions.all(),
+            topic_permissions=self._topic_permissions.all(),
             parameters=[each for vhost in vhosts for each in _parameters(vhost, vhost.name)],
             policies=[each for vhost in vhosts for each in _policies(vhost, vhost.name)],
             queues=[each for vhost in vhosts for each in self._queues_of(vhost, vhost.name)],

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkaesque.access.acl_filters import AclFilter, PatternType, Permission
 from kafkaesque.access.operations import Operation, ResourceType
-from kafkaesque.access.principals import User, user_principal
+from kafkaesque.access.principals import user_principal
 from kafkaesque.access.rules import DEFAULT_VHOST_PREFIX, VHOST_MARK, Effect, PatternKind, Rule
 from kafkaesque.access.state import AccessState
 from kafkaesque.admin.rabbitmq.calls import Call, Route
@@ -18,7 +18,7 @@ from kafkaesque.admin.rabbitmq.context import Command, Context
 from kafkaesque.admin.rabbitmq.errors import not_found
 from kafkaesque.admin.rabbitmq.name_patterns import Term, read_pattern, write_pattern
 from kafkaesque.admin.rabbitmq.users import OWN_TYPES, UserPages
-from kafkaesque.admin.rabbitmq.values import NewPermission, PermissionShown
+from kafkaesque.admin.rabbitmq.values import DefinedPermission, NewPermission
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName, queue_resource
 from kafkaesque.broker.requests.access_commands import AddRules, RemoveRules
 
@@ -54,7 +54,7 @@ class PermissionPages:
         call.need_cluster(_O.DESCRIBE)
         call.show_list(self.all())
 
-    def all(self) -> list[PermissionShown]:
+    def all(self) -> list[DefinedPermission]:
         """Return those of all users in all virtual hosts."""
         users = self._context.doors.access.state.users
         return self._found(sorted(users), self._context.doors.exchanges.vhosts())
@@ -67,26 +67,20 @@ class PermissionPages:
 
     def list_user(self, call: Call) -> None:
         """List those of a user in all virtual hosts; everybody may see their own."""
-        user = self._user(call)
+        user = self._users.find_seen(call)
         call.show_list(self._found([user.name], self._context.doors.exchanges.vhosts()))
 
     def show(self, call: Call) -> None:
         """Show those of a user in a virtual host."""
-        user, vhost = self._user(call), self._context.vhost(call).name
+        user, vhost = self._users.find_seen(call), self._context.vhost(call).name
         found = self._found([user.name], [vhost])
         if not found:
             raise not_found(f"user {user.name!r} has no permissions in {vhost!r}")
         call.show(found[0])
 
-    def _user(self, call: Call) -> User:
-        name = call.params["user"]
-        if name != call.request.visitor.user:
-            call.need_cluster(_O.DESCRIBE)
-        return self._users.find(name)
-
-    def _found(self, users: Iterable[str], vhosts: Sequence[str]) -> list[PermissionShown]:
+    def _found(self, users: Iterable[str], vhosts: Sequence[str]) -> list[DefinedPermission]:
         state = self._context.doors.access.state
-        found: list[PermissionShown] = []
+        found: list[DefinedPermission] = []
         for user in users:
             rules = _rules_of(state, user)
             for vhost in vhosts if rules else ():
@@ -100,8 +94,8 @@ class PermissionPages:
     def put(self, call: Call) -> None:
         """Let a user have these permissions in a virtual host, and no others of their own."""
         call.need_cluster(_O.ALTER)
-        body, vhost = call.body(NewPermission), self._context.vhost(call).name
-        name = self._users.find(call.params["user"]).name
+        body = call.body(NewPermission)
+        name, vhost = self._users.find_in_vhost(call)
         is_new = not self._found([name], [vhost])
         commands = self.plan(name, vhost, body)
         self._context.submit_all(call, commands, lambda: call.done(is_new=is_new))
@@ -166,7 +160,7 @@ def _terms(rule: Rule, vhost: str) -> list[Term]:
     return [Term("", True)] if is_prefix and base.startswith(rule.name) else []
 
 
-def _shown(user: str, vhost: str, rules: Sequence[tuple[Rule, Term]]) -> PermissionShown:
+def _shown(user: str, vhost: str, rules: Sequence[tuple[Rule, Term]]) -> DefinedPermission:
     def pattern(operation: Operation) -> str:
         return write_pattern(
             [
@@ -177,7 +171,7 @@ def _shown(user: str, vhost: str, rules: Sequence[tuple[Rule, Term]]) -> Permiss
             ]
         )
 
-    return PermissionShown(
+    return DefinedPermission(
         user=user,
         vhost=vhost,
         configure=pattern(CONFIGURE[0]),

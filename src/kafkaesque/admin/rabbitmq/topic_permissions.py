@@ -16,7 +16,6 @@ from kafkaesque.admin.rabbitmq.users import UserPages
 from kafkaesque.admin.rabbitmq.values import (
     DefinedTopicPermission,
     NewTopicPermission,
-    TopicPermissionShown,
 )
 from kafkaesque.broker.requests.access_commands import PutTopicPermission, RemoveTopicPermissions
 
@@ -46,7 +45,7 @@ class TopicPermissionPages:
     def list_all(self, call: Call) -> None:
         """List those of all users."""
         call.need_cluster(Operation.DESCRIBE)
-        call.show_list(self._found(lambda _: True))
+        call.show_list(self.all())
 
     def list_vhost(self, call: Call) -> None:
         """List those of all users in a virtual host."""
@@ -56,39 +55,24 @@ class TopicPermissionPages:
 
     def list_user(self, call: Call) -> None:
         """List those of a user; everybody may see their own."""
-        user = self._user(call)
+        user = self._users.find_seen(call).name
         call.show_list(self._found(lambda each: each.user == user))
 
     def show(self, call: Call) -> None:
         """List those of a user in a virtual host."""
-        user, vhost = self._user(call), self._context.vhost(call).name
+        user, vhost = self._users.find_seen(call).name, self._context.vhost(call).name
         found = self._found(lambda each: (each.user, each.vhost) == (user, vhost))
         if not found:
             raise not_found(f"user {user!r} has no topic permissions in {vhost!r}")
         call.show_list(found)
 
-    def _user(self, call: Call) -> str:
-        name = call.params["user"]
-        if name != call.request.visitor.user:
-            call.need_cluster(Operation.DESCRIBE)
-        return self._users.find(name).name
+    def all(self) -> list[DefinedTopicPermission]:
+        """Return those of all users in all virtual hosts."""
+        return self._found(lambda _: True)
 
-    def _found(self, wants: Callable[[TopicPermission], bool]) -> list[TopicPermissionShown]:
-        known = self._context.doors.access.state.topic_permissions
-        return [
-            TopicPermissionShown(
-                user=each.user,
-                vhost=each.vhost,
-                exchange=each.exchange,
-                write=each.write,
-                read=each.read,
-            )
-            for _, each in sorted(known.items())
-            if wants(each)
-        ]
-
-    def defined(self) -> list[DefinedTopicPermission]:
-        """Return all as definitions have them."""
+    def _found(self, wants: Callable[[TopicPermission], bool]) -> list[DefinedTopicPermission]:
+        # Those of a virtual host that was deleted wait for the next one of the name.
+        doors = self._context.doors
         return [
             DefinedTopicPermission(
                 user=each.user,
@@ -97,7 +81,8 @@ class TopicPermissionPages:
                 write=each.write,
                 read=each.read,
             )
-            for each in self._found(lambda _: True)
+            for _, each in sorted(doors.access.state.topic_permissions.items())
+            if wants(each) and doors.exchanges.has_vhost(each.vhost)
         ]
 
     # -- changes
@@ -105,8 +90,8 @@ class TopicPermissionPages:
     def put(self, call: Call) -> None:
         """Let a user use these routing keys at an exchange, and no others."""
         call.need_cluster(Operation.ALTER)
-        body, vhost = call.body(NewTopicPermission), self._context.vhost(call).name
-        name = self._users.find(call.params["user"]).name
+        body = call.body(NewTopicPermission)
+        name, vhost = self._users.find_in_vhost(call)
         known = self._context.doors.access.state.topic_permissions
         is_new = TopicPermissionKey(name, vhost, body.exchange) not in known
         command = self.plan(name, vhost, body)

@@ -99,11 +99,8 @@ class UserPages:
         )
 
     def show(self, call: Call) -> None:
-        """Show one; everybody may see themselves."""
-        name = call.params["user"]
-        if name != call.request.visitor.user:
-            call.need_cluster(Operation.DESCRIBE)
-        call.show(shown(self.find(name)))
+        """Show one."""
+        call.show(shown(self.find_seen(call)))
 
     def find(self, name: str) -> User:
         """Return a user.
@@ -115,6 +112,28 @@ class UserPages:
         if found is None:
             raise not_found(f"there is no user {name!r}")
         return found
+
+    def find_seen(self, call: Call) -> User:
+        """Return the user that a path names; everybody may see themselves.
+
+        Raises:
+            ApiRefused: the client may not see it, or there is none.
+        """
+        name = call.params["user"]
+        if name != call.request.visitor.user:
+            call.need_cluster(Operation.DESCRIBE)
+        return self.find(name)
+
+    def find_in_vhost(self, call: Call) -> tuple[str, str]:
+        """Return the user and the virtual host to whom a request gives permissions.
+
+        Raises:
+            ApiRefused: there is no such one. RabbitMQ says 404 only of what is asked for.
+        """
+        try:
+            return self.find(call.params["user"]).name, self._context.vhost(call).name
+        except ApiRefused as refusal:
+            raise ApiRefused(400, str(refusal)) from None
 
     # -- changes
 

@@ -405,30 +405,10 @@ class NewPolicy(Asked, frozen=True, kw_only=True, rename={"apply_to": "apply-to"
 # -- permissions
 
 
-class PermissionShown(Answer, frozen=True, kw_only=True):
-    """What a user may do in a virtual host."""
-
-    user: str
-    vhost: str
-    configure: str
-    write: str
-    read: str
-
-
 class NewPermission(Asked, frozen=True, kw_only=True):
     """What a user is to be allowed in a virtual host: names as regular expressions."""
 
     configure: str
-    write: str
-    read: str
-
-
-class TopicPermissionShown(Answer, frozen=True, kw_only=True):
-    """Which routing keys a user may use at an exchange."""
-
-    user: str
-    vhost: str
-    exchange: str
     write: str
     read: str
 
@@ -457,14 +437,14 @@ class DefinedVhost(Asked, frozen=True, kw_only=True):
 
 
 class DefinedPermission(NewPermission, frozen=True, kw_only=True):
-    """A permission of a definitions file."""
+    """A permission, in lists and in a definitions file."""
 
     user: str
     vhost: str
 
 
 class DefinedTopicPermission(NewTopicPermission, frozen=True, kw_only=True):
-    """A topic permission of a definitions file."""
+    """A topic permission, in lists and in a definitions file."""
 
     user: str
     vhost: str
