@@ -30,6 +30,8 @@ class ChannelFacts(msgspec.Struct, frozen=True, kw_only=True):
     #: Of its transaction: what is to be published, and settled.
     publishes_uncommitted: int
     acks_uncommitted: int
+    #: All of them; those that are described may be fewer.
+    consumer_count: int
     consumers: list[ConsumerFacts]
 
 
@@ -37,4 +39,6 @@ class ConnectionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One connection: where its queues are, and its channels."""
 
     vhost: str
+    #: All of them; those that are described may be fewer.
+    channel_count: int
     channels: list[ChannelFacts]

@@ -301,8 +301,11 @@ class ClientConnection(ABC):
         """
         return None
 
-    def describe_channels(self, channels_max: int) -> ConnectionFacts | None:
-        """Return the channels of a connection, so many at most; None: the protocol has none."""
+    def describe_channels(self, channels_max: int, consumers_max: int) -> ConnectionFacts | None:
+        """Return the channels of a connection and their consumers; None: the protocol has none.
+
+        At most so many of both are described; all are counted.
+        """
         return None
 
     def on_idle(self) -> None:

@@ -36,7 +36,7 @@ class Counted(Protocol):
     def describe(self, subscriptions_max: int) -> ClientFacts | None:
         """Return what the client has subscribed to; see `ClientConnection`."""
 
-    def describe_channels(self, channels_max: int) -> ConnectionFacts | None:
+    def describe_channels(self, channels_max: int, consumers_max: int) -> ConnectionFacts | None:
         """Return what a connection of AMQP has open; see `ClientConnection`."""
 
 

@@ -51,7 +51,7 @@ KAFKA_ONLY: Mapping[int, MakeGateway] = {KAFKA_PORT: KafkaGateway}
 class Browser:
     """One connection, over which requests go one after the other."""
 
-    def __init__(self, world: World, machine: Machine, host: str) -> None:
+    def __init__(self, world: World, machine: Machine, host: str, port: int = PORT) -> None:
         self.is_closed = False
         self.connection: Connection | None = None
         self.http = h11.Connection(h11.CLIENT)
@@ -64,7 +64,7 @@ class Browser:
         self._world = world
         env = machine.boot()
         options = ListenOptions(framing=Framing.STREAM)
-        env.network.connect(Address(host, PORT), options, self, lambda _: self.on_close(None))
+        env.network.connect(Address(host, port), options, self, lambda _: self.on_close(None))
         world.loop.run_until(lambda: self.connection is not None or self.is_closed)
 
     def on_open(self, connection: Connection) -> None:

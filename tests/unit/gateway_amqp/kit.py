@@ -51,9 +51,10 @@ class Ground(SimulatedBrokers):
         self.cluster.boot(machine)
         self.loop.run_until(lambda: self.cluster.is_back(machine), PATIENCE_MS)
 
-    def client(self, broker: int = 1, *, capabilities: bool = True) -> AmqpClient:
+    def client(self, broker: int = 1, *, capabilities: bool = True, vhost: str = "/") -> AmqpClient:
         """A client that is connected, with no channel."""
-        return AmqpClient(self, self.cluster.names[broker - 1], capabilities=capabilities)
+        name = self.cluster.names[broker - 1]
+        return AmqpClient(self, name, capabilities=capabilities, vhost=vhost)
 
     def raw(self, broker: int = 1) -> Client:
         """A connection on which nothing was said."""
@@ -65,7 +66,9 @@ class Ground(SimulatedBrokers):
 class AmqpClient:
     """One connection."""
 
-    def __init__(self, ground: Ground, name: str, *, capabilities: bool = True) -> None:
+    def __init__(
+        self, ground: Ground, name: str, *, capabilities: bool = True, vhost: str = "/"
+    ) -> None:
         self.ground = ground
         self.client = Client(ground.env, Address(name, AMQP_PORT))
         self._frames = FrameReader()
@@ -84,7 +87,7 @@ class AmqpClient:
         tune = self.expect(m.ConnectionTune, 0)
         self.tune = tune
         self.send(0, m.ConnectionTuneOk(channel_max=tune.channel_max, frame_max=tune.frame_max))
-        self.send(0, m.ConnectionOpen(vhost="/"))
+        self.send(0, m.ConnectionOpen(vhost=vhost))
         self.expect(m.ConnectionOpenOk, 0)
 
     # -- sending

@@ -22,8 +22,9 @@ from kafkaesque.chassis.meter import Counted
 
 #: Connections that a broker describes; the others are counted.
 CONNECTIONS_MAX: Final = 5_000
-#: Channels that it describes; further ones are left out.
+#: Channels and consumers that it describes; the others are counted.
 CHANNELS_MAX: Final = 10_000
+CONSUMERS_MAX: Final = 20_000
 #: Of what clients call themselves as much is shown.
 CLIENT_ID_LENGTH_MAX: Final = 256
 #: Rates are those of the time since the connections were last looked at: at least so many ms, and
@@ -117,12 +118,13 @@ def _connections(context: Context, glances: Glances) -> ConnectionsAnswer:
 
 def _channels(context: Context) -> ChannelsAnswer:
     found: dict[int, ConnectionFacts] = {}
-    left = CHANNELS_MAX
+    channels_left, consumers_left = CHANNELS_MAX, CONSUMERS_MAX
     for _, each in islice(_every(context), CONNECTIONS_MAX):
-        facts = each.describe_channels(left)
+        facts = each.describe_channels(channels_left, consumers_left)
         if facts is not None:
             found[each.number] = facts
-            left -= len(facts.channels)
+            channels_left -= len(facts.channels)
+            consumers_left -= sum(len(channel.consumers) for channel in facts.channels)
     return ChannelsAnswer(connections=found)
 
 

@@ -130,7 +130,7 @@ class ConnectionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelsAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What connections of AMQP with a broker have open, by their numbers, up to a bound."""
+    """What connections of AMQP with a broker have open, by their numbers."""
 
     connections: dict[int, ConnectionFacts]
 

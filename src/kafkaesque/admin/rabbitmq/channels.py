@@ -181,7 +181,7 @@ def _channel(of: _Open, channel: ChannelFacts) -> ChannelShown:
         messages_unconfirmed=channel.unconfirmed,
         messages_uncommitted=channel.publishes_uncommitted,
         acks_uncommitted=channel.acks_uncommitted,
-        consumer_count=len(channel.consumers),
+        consumer_count=channel.consumer_count,
     )
 
 

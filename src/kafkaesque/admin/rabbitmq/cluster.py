@@ -284,7 +284,7 @@ def _connection(connected: Connected, facts: ConnectionFacts | None) -> Connecti
         send_oct=connected.bytes_out,
         send_pend=connected.unsent_bytes,
         vhost=None if facts is None else facts.vhost,
-        channels=None if facts is None else len(facts.channels),
+        channels=None if facts is None else facts.channel_count,
     )
 
 

@@ -94,8 +94,8 @@ class Channel(ChannelPort):
         """Call when all that has come is done, and what was published is in its queues."""
         self._line.push(Finish(on_done=on_done))
 
-    def describe(self) -> ChannelFacts:
-        """Return what the admin port shows of it."""
+    def describe(self, consumers_max: int) -> ChannelFacts:
+        """Return what the admin port shows of it, and of so many consumers."""
         consuming, transaction = self._consuming, self._transaction
         return ChannelFacts(
             number=self.number,
@@ -107,7 +107,8 @@ class Channel(ChannelPort):
             unconfirmed=self._publishing.unconfirmed,
             publishes_uncommitted=transaction.publishes,
             acks_uncommitted=transaction.acks,
-            consumers=consuming.describe(),
+            consumer_count=consuming.count,
+            consumers=consuming.describe(consumers_max),
         )
 
     def begin(self) -> None:

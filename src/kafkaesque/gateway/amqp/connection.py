@@ -247,10 +247,15 @@ class AmqpConnection(AmqpLink):
             self.end_channels(is_failed=True)
         super().close()
 
-    def describe_channels(self, channels_max: int) -> ConnectionFacts:
+    def describe_channels(self, channels_max: int, consumers_max: int) -> ConnectionFacts:
         """See `ClientConnection`."""
-        some = islice(self._channels.values(), max(0, channels_max))
-        return ConnectionFacts(vhost=self.vhost, channels=[each.describe() for each in some])
+        found = []
+        for each in islice(self._channels.values(), channels_max):
+            facts = each.describe(consumers_max)
+            consumers_max -= len(facts.consumers)
+            found.append(facts)
+        count = len(self._channels)
+        return ConnectionFacts(vhost=self.vhost, channel_count=count, channels=found)
 
     def on_gone(self) -> None:
         """See `ClientConnection`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -72,8 +73,13 @@ class Consuming:
         """How many more messages the channel may have."""
         return (self.prefetch_together or UNACKED_MAX) - len(self._settling.unacked)
 
-    def describe(self) -> list[ConsumerFacts]:
-        """Return what the admin port shows of the consumers."""
+    @property
+    def count(self) -> int:
+        """How many consumers there are."""
+        return len(self._consumers)
+
+    def describe(self, consumers_max: int) -> list[ConsumerFacts]:
+        """Return what the admin port shows of so many consumers."""
         return [
             ConsumerFacts(
                 tag=tag,
@@ -83,7 +89,7 @@ class Consuming:
                 prefetch=each.prefetch,
                 priority=each.priority,
             )
-            for tag, each in self._consumers.items()
+            for tag, each in islice(self._consumers.items(), consumers_max)
         ]
 
     def go_on(self) -> None:
