@@ -174,7 +174,8 @@ class LogTail:
         if entry is not None:
             self._entries[at] = None
             self._released = at + 1
-        self._cache.on_released(self, size, is_all=self._released == len(self._entries))
+        # Who frees bytes in a loop asks again for as long as there are some.
+        self._cache.on_released(self, size, is_all=self._released >= len(self._entries))
 
     def evict_oldest(self) -> None:
         """Forget the oldest place, if there is one."""

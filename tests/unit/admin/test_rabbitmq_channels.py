@@ -119,12 +119,12 @@ def test_each_channel_and_consumer_is_shown_at_its_own_connection(
     for vhost, tags in (("%2F", ("first-1", "second-1")), ("b", ("third-4",))):
         found = {each["name"] for each in asking.get(f"/vhosts/{vhost}/connections")}
         assert found == {names[tag] for tag in tags}
-    for tag, numbers in (("first-1", [1, 2]), ("second-1", [1]), ("third-4", [1, 4])):
+    for tag, shown_numbers in (("first-1", [1, 2]), ("second-1", [1]), ("third-4", [1, 4])):
         path = f"/connections/{quote(names[tag], safe='')}"
         channels = asking.get(f"{path}/channels")
-        assert [each["number"] for each in channels] == numbers
+        assert [each["number"] for each in channels] == shown_numbers
         assert {each["connection_details"]["name"] for each in channels} == {names[tag]}
-        assert asking.get(path)["channels"] == len(numbers)
+        assert asking.get(path)["channels"] == len(shown_numbers)
 
 
 def test_a_broker_tells_of_a_bounded_number_and_counts_all(

@@ -6,7 +6,13 @@ import dataclasses
 
 from kafkaesque.storage.entries import EntryKind, LogEntry
 from kafkaesque.storage.group_log import GroupLog
-from kafkaesque.storage.tail_cache import BYTES_PER_PLACE, ENTRY_OVERHEAD_BYTES, LogTail, TailCache
+from kafkaesque.storage.tail_cache import (
+    BYTES_PER_PLACE,
+    ENTRY_OVERHEAD_BYTES,
+    GAP_MAX,
+    LogTail,
+    TailCache,
+)
 from tests.unit.storage.helpers import SMALL, World, add, mark
 
 SIZE = 1000
@@ -16,7 +22,7 @@ COUNTED = SIZE + ENTRY_OVERHEAD_BYTES
 def fill(tail: LogTail, count: int, first: int = 1) -> None:
     """Add entries of one record each; the offset is the index less one."""
     for index in range(first, first + count):
-        entry = LogEntry(EntryKind.DATA, index, index, 1, b"%c" % index * SIZE)  # type: ignore[arg-type]
+        entry = LogEntry(EntryKind.DATA, index, index, 1, b"%c" % (index % 256) * SIZE)  # type: ignore[arg-type]
         tail.add(entry, index - 1, index * SIZE, SIZE)
 
 
@@ -51,6 +57,18 @@ def test_the_places_of_a_broker_have_a_bound_and_the_oldest_goes_first() -> None
     assert [first.find(offset) for offset in (3, 4)] == [None, 0 + 4]
     assert len(first) == len(second) == 4
     assert first.range_from(4, 1, 8000, 8) == (4000, 5000)
+
+
+def test_places_that_went_take_no_memory_for_long() -> None:
+    tail = LogTail(TailCache(4 * BYTES_PER_PLACE))
+    fill(tail, 5 * GAP_MAX)
+    assert len(tail) == 4
+    assert len(tail._ends) == len(tail._entries) == len(tail._last_offsets) < GAP_MAX + 4
+    assert tail.find(5 * GAP_MAX - 1) is not None
+    assert tail.range_from(tail.find(5 * GAP_MAX - 1) or 0, 1, 10**9, 10**9) == (
+        (5 * GAP_MAX - 1) * SIZE,
+        5 * GAP_MAX * SIZE,
+    )
 
 
 def test_the_bytes_go_first_that_were_lacked_for_longest() -> None:
