@@ -162,8 +162,9 @@ class Sweeping:
 
         def ask() -> None:
             self._soon.discard(key)
-            if not self._is_over and self._expires_ms(queue):
-                self._ask(queue)
+            now = self._current(queue)
+            if not self._is_over and now is not None and self._expires_ms(now):
+                self._ask(now)
 
         self._doors.clock.call_later(max(ms, SOON_MS_MIN), ask)
 
@@ -174,9 +175,17 @@ class Sweeping:
             if counts.disused_in_ms is not UNSET:
                 self._maybe_ask_in(queue, counts.disused_in_ms)
             return
+        now = self._current(queue)
         # Its options may have changed while it was asked.
-        if self._expires_ms(queue):
-            self._delete(queue)
+        if now is not None and self._expires_ms(now):
+            self._delete(now)
+
+    def _current(self, queue: QueueState) -> QueueState | None:
+        """Return a queue as it is now; None: it is gone.
+
+        Where the metadata came as a snapshot, the one of before hears of no change any more.
+        """
+        return self._doors.cluster.state.queues_by_log.get(queue.topic_id)
 
 
 def _owner_of(queue: QueueState) -> str:
