@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -70,10 +71,16 @@ def _values(pairs: Mapping[str, str]) -> dict[str, object]:
 
 def _value(text: str) -> object:
     try:
-        found: object = json.loads(text, parse_constant=_refuse)
+        found: object = json.loads(text, parse_float=_finite, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return text
     return found
+
+
+def _finite(text: str) -> float:
+    """Return a number; one that is too large for any, such as `1e999`, is none."""
+    number = float(text)
+    return number if isfinite(number) else _refuse(text)
 
 
 def _refuse(word: str) -> NoReturn:
