@@ -21,6 +21,7 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal
 from kafkaesque.access.rules import Effect, Rule
 from kafkaesque.access.sealed import Sealed, WrappedKey, topic_key_name
+from kafkaesque.access.topic_permissions import TopicPermission
 from kafkaesque.broker.audit import Audit, chosen_kinds
 from kafkaesque.broker.controller.audited_changes import audited
 from kafkaesque.broker.metadata.audited_commands import describe, has_row
@@ -31,8 +32,10 @@ from kafkaesque.broker.requests.access_commands import (
     OpenSession,
     PutCredential,
     PutKey,
+    PutTopicPermission,
     RemovedRules,
     RemoveRules,
+    RemoveTopicPermissions,
     UseRecoveryCode,
 )
 from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
@@ -183,6 +186,21 @@ def test_rules_are_told_one_by_one() -> None:
     assert details(removed, RemovedRules(removed=(RULE,))) == {
         "1": "allow User:mia READ on TOPIC literal 'orders'"
     }
+
+
+def test_topic_permissions_are_told_with_their_exchange_as_rules_name_it() -> None:
+    limit = TopicPermission(user="mia", vhost="b", exchange="logs", write="^a", read="^b")
+    state = ClusterState()
+    put = PutTopicPermission(permission=limit, on_behalf_of=ALICE)
+    told = describe(put, state)
+    assert told is not None
+    assert (told.operation, told.resource) == ("create-topic-permission", "mia")
+    assert told.detail == {"exchange": "vhost:b/logs", "write": "^a", "read": "^b"}
+    for exchange, detail in (("logs", {"exchange": "vhost:b/logs"}), (None, {"vhost": "b"})):
+        removed = RemoveTopicPermissions(
+            user="mia", vhost="b", exchange=exchange, on_behalf_of=ALICE
+        )
+        assert details(removed, Done()) == detail
 
 
 def test_options_are_told_with_their_values() -> None:

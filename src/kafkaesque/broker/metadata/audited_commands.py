@@ -303,9 +303,10 @@ def _put_topic_permission(command: PutTopicPermission, state: ClusterState) -> D
 
 
 def _remove_topic_permissions(command: RemoveTopicPermissions, state: ClusterState) -> Described:
-    detail = {"vhost": command.vhost}
-    if command.exchange is not None:
-        detail["exchange"] = command.exchange
+    if command.exchange is None:
+        detail = {"vhost": command.vhost}
+    else:
+        detail = {"exchange": exchange_resource(command.vhost, command.exchange)}
     return Described("delete-topic-permissions", "user", command.user, detail)
 
 
