@@ -31,6 +31,10 @@ class _Open(NamedTuple):
     connected: Connected
     facts: ConnectionFacts
 
+    def name_of(self, channel: ChannelFacts) -> str:
+        """Return what one of its channels is called."""
+        return f"{self.name} ({channel.number})"
+
 
 def connection_name(connected: Connected) -> str:
     """Return what a connection is called here."""
@@ -165,7 +169,7 @@ def _consumers(found: Sequence[_Open]) -> Iterator[ConsumerShown]:
 def _channel(of: _Open, channel: ChannelFacts) -> ChannelShown:
     connected = of.connected
     return ChannelShown(
-        name=f"{of.name} ({channel.number})",
+        name=of.name_of(channel),
         number=channel.number,
         node=node_name(connected.broker),
         vhost=of.facts.vhost,
@@ -191,7 +195,7 @@ def _consumer(of: _Open, channel: ChannelFacts, consumer: ConsumerFacts) -> Cons
         consumer_tag=consumer.tag,
         queue=ConsumerQueue(name=consumer.queue, vhost=of.facts.vhost),
         channel_details=ChannelDetails(
-            name=f"{of.name} ({channel.number})",
+            name=of.name_of(channel),
             number=channel.number,
             node=node_name(connected.broker),
             user=connected.user,
