@@ -142,6 +142,24 @@ def test_a_delayed_exchange_delays(ground: Ground, client: AmqpClient) -> None:
     assert [body for _, _, body in gets(client, queue)] == [b"later"]
 
 
+def test_a_binding_without_names_is_the_last_queues_by_its_name(client: AmqpClient) -> None:
+    first, last = client.queue(), client.queue()
+    client.call(m.QueueBind(exchange="amq.direct"), m.QueueBindOk)
+    client.call(m.QueueBind(exchange="amq.direct", routing_key="said"), m.QueueBindOk)
+    # A queue that is named is bound with the key that is said, also if that is empty.
+    client.call(m.QueueBind(queue=first, exchange="amq.direct"), m.QueueBindOk)
+    for key in (last, "said", ""):
+        client.publish(key.encode(), key, exchange="amq.direct")
+    assert [body for *_, body in gets(client, last)] == [last.encode(), b"said"]
+    assert [body for *_, body in gets(client, first)] == [b""]
+    # Counted last was the other one.
+    client.call(m.QueueDeclare(queue=last, passive=True), m.QueueDeclareOk)
+    client.call(m.QueueUnbind(exchange="amq.direct"), m.QueueUnbindOk)
+    for key in (last, "said"):
+        client.publish(key.encode(), key, exchange="amq.direct")
+    assert [body for *_, body in gets(client, last)] == [b"said"]
+
+
 def test_an_unbound_queue_gets_no_more(client: AmqpClient) -> None:
     source, queue = exchange(client, "fanout"), client.queue()
     bind(client, queue, source)

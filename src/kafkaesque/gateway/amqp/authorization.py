@@ -114,7 +114,8 @@ def check_rights(channel: ChannelPort, method: Method) -> None:
         _check(channel, need, type(method))
     match method:
         case m.QueueBind() | m.QueueUnbind():
-            _check_keys(channel, _O.READ, method.exchange, (method.routing_key,), type(method))
+            key = channel.bound_key(method)
+            _check_keys(channel, _O.READ, method.exchange, (key,), type(method))
         case m.ExchangeBind() | m.ExchangeUnbind():
             _check_keys(channel, _O.READ, method.source, (method.routing_key,), type(method))
 

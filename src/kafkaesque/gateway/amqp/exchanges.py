@@ -54,19 +54,21 @@ class Exchanges:
                 self._delete(method)
             case m.ExchangeBind():
                 ends = method.source, Destination(method.destination, True)
-                command = self._bound(BindDestination, ends, method)
+                command = self._bound(BindDestination, ends, method.routing_key, method)
                 self._submit(method, command, None if method.nowait else m.ExchangeBindOk())
             case m.ExchangeUnbind():
                 ends = method.source, Destination(method.destination, True)
-                command = self._bound(UnbindDestination, ends, method)
+                command = self._bound(UnbindDestination, ends, method.routing_key, method)
                 self._submit(method, command, None if method.nowait else m.ExchangeUnbindOk())
             case m.QueueBind():
                 ends = method.exchange, Destination(self._queue(method.queue, method))
-                command = self._bound(BindDestination, ends, method)
+                key = self._channel.bound_key(method)
+                command = self._bound(BindDestination, ends, key, method)
                 self._submit(method, command, None if method.nowait else m.QueueBindOk())
             case m.QueueUnbind():
                 ends = method.exchange, Destination(self._queue(method.queue, method))
-                command = self._bound(UnbindDestination, ends, method)
+                key = self._channel.bound_key(method)
+                command = self._bound(UnbindDestination, ends, key, method)
                 self._submit(method, command, m.QueueUnbindOk())
 
     def _declare(self, method: m.ExchangeDeclare) -> None:
@@ -132,6 +134,7 @@ class Exchanges:
         self,
         kind: type[BindDestination | UnbindDestination],
         ends: tuple[str, Destination],
+        key: str,
         method: m.QueueBind | m.QueueUnbind | m.ExchangeBind | m.ExchangeUnbind,
     ) -> BindDestination | UnbindDestination:
         source, destination = ends
@@ -141,7 +144,7 @@ class Exchanges:
             vhost=self._channel.connection.vhost,
             source=source,
             destination=destination,
-            key=method.routing_key,
+            key=key,
             arguments=_plain(method.arguments, method),
         )
 

@@ -12,7 +12,7 @@ from kafkaesque.gateway.queueing.desk import Desk
 from kafkaesque.gateway.queueing.link import QueueingLink
 from kafkaesque.protocols.amqp.connection import Connection as Codec
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
-from kafkaesque.protocols.amqp.methods import Method
+from kafkaesque.protocols.amqp.methods import Method, QueueBind, QueueUnbind
 from kafkaesque.protocols.amqp.states import ConnectionState
 
 
@@ -92,6 +92,10 @@ class ChannelPort(ABC):
         if not self.last_queue:
             raise failed(ReplyCode.NOT_FOUND, "no previously declared queue", method)
         return self.last_queue
+
+    def bound_key(self, method: QueueBind | QueueUnbind) -> str:
+        """Return which key is meant: where neither queue nor key is said, the queue's name."""
+        return method.routing_key or ("" if method.queue else self.last_queue)
 
     @abstractmethod
     def fail(self, error: AmqpError) -> None:
