@@ -51,7 +51,6 @@ class Ground:
         queues = SimpleNamespace(ask_whole=self._ask)
         doors = SimpleNamespace(clock=clock, cluster=self.cluster, queues=queues)
         self.sweeping = Sweeping(cast(Doors, doors), self.deleted.append)
-        self.sweeping.watch(self.first)
 
     def _ask(self, request: q.AskQueue, kind: object, timeout_ms: int, on_done: Any) -> None:
         self.asked.append((request, on_done))
@@ -66,8 +65,22 @@ class Ground:
         on_done(counts(is_disused=True))
 
 
+@pytest.mark.parametrize("act", ["watch", "use"])
+def test_a_queue_is_asked_at_its_time_whether_it_was_made_or_declared_again(act: str) -> None:
+    ground = Ground()
+    getattr(ground.sweeping, act)(ground.first)
+    ground.world.loop.run_for(999)
+    assert ground.asked == []
+    ground.world.loop.run_for(2)
+    ((request, _),) = ground.asked
+    assert (request.expiry_ms, request.is_use) == (1_000, UNSET)
+    ground.answer()
+    assert ground.deleted == [ground.first]
+
+
 def test_a_queue_is_asked_with_the_options_that_it_has_by_then() -> None:
     ground = Ground()
+    ground.sweeping.watch(ground.first)
     ground.take_snapshot(queue(3_000))
     ground.world.loop.run_for(1_500)
     ((request, _),) = ground.asked
@@ -79,6 +92,7 @@ def test_a_queue_is_asked_with_the_options_that_it_has_by_then() -> None:
 @pytest.mark.parametrize("left", [(), (queue(0),)], ids=["gone", "changed"])
 def test_a_queue_that_is_gone_or_expires_no_more_is_not_asked(left: tuple[QueueState]) -> None:
     ground = Ground()
+    ground.sweeping.watch(ground.first)
     ground.take_snapshot(*left)
     ground.world.loop.run_for(1_500)
     assert ground.asked == []
@@ -87,8 +101,9 @@ def test_a_queue_that_is_gone_or_expires_no_more_is_not_asked(left: tuple[QueueS
 @pytest.mark.parametrize("left", [(), (queue(0),)], ids=["gone", "changed"])
 def test_a_queue_that_changed_while_it_was_asked_is_not_deleted(left: tuple[QueueState]) -> None:
     ground = Ground()
+    ground.sweeping.watch(ground.first)
     ground.world.loop.run_for(1_500)
-    assert ground.asked[0][0].is_use is UNSET
+    assert len(ground.asked) == 1
     ground.take_snapshot(*left)
     ground.answer()
     assert ground.deleted == []
