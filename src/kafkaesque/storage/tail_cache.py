@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkaesque.env.disk import Buffer
+from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.storage.entries import EntryLike
 
 #: What an entry takes besides its bytes.
@@ -167,15 +168,20 @@ class LogTail:
             self._cache.on_moved(self)
 
     def release_oldest(self) -> None:
-        """Forget the bytes of the oldest entry that has them."""
+        """Forget the bytes of the oldest entry that has them; there has to be one.
+
+        Raises:
+            InvariantBroken: there is none: whoever frees bytes until there are few would go on
+                for ever.
+        """
         at = self._released
         entry = self._entries[at] if at < len(self._entries) else None
-        size = 0 if entry is None else _size_of(entry)
-        if entry is not None:
-            self._entries[at] = None
-            self._released = at + 1
-        # Who frees bytes in a loop asks again for as long as there are some.
-        self._cache.on_released(self, size, is_all=self._released >= len(self._entries))
+        if entry is None:
+            raise InvariantBroken("a log is to release bytes, and keeps none")
+        self._entries[at] = None
+        self._released = at + 1
+        is_all = self._released == len(self._entries)
+        self._cache.on_released(self, _size_of(entry), is_all=is_all)
 
     def evict_oldest(self) -> None:
         """Forget the oldest place, if there is one."""

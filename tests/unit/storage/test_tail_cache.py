@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.storage.entries import EntryKind, LogEntry
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.tail_cache import (
@@ -95,6 +98,15 @@ def test_a_log_whose_replicas_keep_up_keeps_what_is_on_its_way() -> None:
         fill(lagging, 4, last + 11)
         assert kept(busy, 50) == list(range(last - 2, last + 4))
     assert kept(lagging, 60) == list(range(50 - 14, 50))
+
+
+def test_to_release_what_is_not_there_is_no_loop_without_end() -> None:
+    tail = LogTail(TailCache(100_000))
+    fill(tail, 2)
+    tail.release_to(1)
+    tail.release_oldest()
+    with pytest.raises(InvariantBroken):
+        tail.release_oldest()
 
 
 def test_what_is_cut_counts_no_longer() -> None:
