@@ -216,3 +216,29 @@ def test_to_declare_a_queue_is_a_use_that_the_next_leader_knows_of() -> None:
     assert client.count(used) == (0, 0)
     client.send(1, m.QueueDeclare(queue=idle, passive=True))
     client.fails_channel(404)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_queue_goes_with_its_last_consumer_when_that_is_gone_with_its_broker(
+    others: int,
+) -> None:
+    ground = Ground(seed=44, brokers=3)
+    setup = ground.client(1)
+    setup.open()
+    declare = m.QueueDeclare(queue="auto", durable=True, auto_delete=True)
+    setup.call(declare, m.QueueDeclareOk)
+    leader = leader_of(ground, "auto")
+    dying, living = (number for number in (1, 2, 3) if number != leader)
+    for number in (dying, *[living] * others):
+        consumer = ground.client(number)
+        consumer.open()
+        consumer.call(m.BasicConsume(queue="auto", consumer_tag="c"), m.BasicConsumeOk)
+    ground.kill(dying)
+    ground.wait(5_000)
+    left = ground.client(leader)
+    left.open()
+    left.send(1, m.QueueDeclare(queue="auto", passive=True))
+    if others:
+        assert left.expect(m.QueueDeclareOk).consumer_count == 1
+    else:
+        left.fails_channel(404, "no queue 'auto' in vhost '/'")

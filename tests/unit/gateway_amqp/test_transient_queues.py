@@ -76,10 +76,10 @@ def test_a_broker_that_dies_with_a_subscribers_queue_holds_up_no_publisher_for_l
     for number in range(1, 4):
         publisher.publish(b"%d" % number, "", exchange="amq.fanout")
         assert isinstance(publisher.next(), m.BasicAck | m.BasicNack)
-    assert three.env.clock.now_ms() - began_ms < 25_000
+    assert three.env.clock.now_ms() - began_ms < 5_000
     publisher.publish(b"4", "", exchange="amq.fanout")
     assert isinstance(publisher.next(), m.BasicAck)
-    three.wait(70_000)
+    three.wait(10_000)
     assert list(queues_of(three)) == [kept]
 
 
@@ -102,3 +102,28 @@ def test_a_subscriber_that_reads_nothing_holds_a_bounded_memory_and_publishers_a
     assert {type(each) for each in answers[:5]} == {m.BasicAck}
     assert {type(each) for each in answers[-5:]} == {m.BasicNack}
     assert home.queue_hosts.memory.used <= 100_000
+
+
+def test_a_queue_that_died_with_its_broker_is_not_there_for_publishers_and_may_be_made_again(
+    three: Ground,
+) -> None:
+    owner, other = opened(three, 1), opened(three, 2)
+    for name, durable in (("memory", False), ("log", True)):
+        declare = m.QueueDeclare(queue=name, exclusive=True, durable=durable)
+        owner.call(declare, m.QueueDeclareOk)
+    other.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+    three.kill(1)
+    began_ms = three.env.clock.now_ms()
+    # What is under way is in no queue: it may not be confirmed.
+    other.publish(b"1", "memory", mandatory=True)
+    assert isinstance(other.next(), m.BasicNack)
+    other.publish(b"2", "memory", mandatory=True)
+    assert other.message(m.BasicReturn)[0].reply_code == 312
+    assert isinstance(other.next(), m.BasicAck)
+    for name in ("memory", "log"):
+        declared = m.QueueDeclare(queue=name, exclusive=True)
+        assert other.call(declared, m.QueueDeclareOk).message_count == 0
+    assert three.env.clock.now_ms() - began_ms < 5_000
+    other.publish(b"3", "memory", mandatory=True)
+    assert isinstance(other.next(), m.BasicAck)
+    assert other.get("memory")[2] == b"3"

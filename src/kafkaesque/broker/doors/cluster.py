@@ -38,6 +38,7 @@ class Cluster:
         "_voters",
         "cluster_id",
         "is_alive",
+        "is_gone",
         "is_refused",
         "leaders",
         "lost_ms",
@@ -66,11 +67,13 @@ class Cluster:
         #: Who leads which group, as leaders have said and as far as they are heard of.
         self.leaders = leaders
         #: Whether a broker is heard of; whether it was, within so many ms; since when it is not;
-        #: whether its machine refuses connections, so that it does not run.
+        #: whether its machine refuses connections, so that it does not run; whether it is not heard
+        #: of, and does not run or was not heard of within so many ms.
         self.is_alive = peers.is_alive
         self.was_alive = peers.was_alive
         self.lost_ms = peers.lost_ms
         self.is_refused = peers.is_refused
+        self.is_gone = peers.is_gone
         #: Calls in a later turn, with True once `state` has all that was decided before the call,
         #: with False if that was not found out in time.
         self.when_current = metadata.when_current

@@ -32,7 +32,7 @@ from kafkaesque.broker.requests.exchange_commands import ExchangeCommand
 from kafkaesque.env import Env
 from kafkaesque.model.errors import RequestRefused, UnknownQueue
 from kafkaesque.routing.exchanges.errors import NoSuchExchange, NoSuchVhost
-from kafkaesque.routing.exchanges.route import Route
+from kafkaesque.routing.exchanges.route import Route, without
 from kafkaesque.routing.exchanges.router import Router
 from kafkaesque.routing.exchanges.topology import (
     DEFAULT_VHOST,
@@ -65,6 +65,7 @@ class Exchanges:
         "_lanes",
         "_logs",
         "_options",
+        "_queues",
         "_router",
         "_topology",
     )
@@ -85,6 +86,7 @@ class Exchanges:
         self._clock = env.clock
         self._dice = env.dice
         self._cluster = cluster
+        self._queues = queues
         self._lanes = PublishLanes(
             clock=env.clock, cluster=cluster, queues=queues, publishing=publishing
         )
@@ -137,6 +139,8 @@ class Exchanges:
     def route(self, vhost: str, exchange: str, message: RoutedMessage) -> Route:
         """Return where a message goes that is published to an exchange; nothing is published.
 
+        A queue that was in the memory of a broker that is gone is not there any more.
+
         Raises:
             NoSuchVhost, NoSuchExchange: there is none of this name.
             ExchangeInternal: nobody may publish to it.
@@ -144,7 +148,21 @@ class Exchanges:
         """
         if self._topology is not self._cluster.state.routing:
             self._routing()
-        return self._router.route(vhost, exchange, message)
+        route = self._router.route(vhost, exchange, message)
+        lost = self._lost_of(vhost, route)
+        return without(route, lost) if lost else route
+
+    def _lost_of(self, vhost: str, route: Route) -> list[str]:
+        """Return the queues of a route that are gone with a broker."""
+        named = self._cluster.state.queues_by_vhost.get(vhost, {})
+        queues = self._queues
+        return [
+            name
+            for name in (*route.queues, *route.delayed_queues)
+            if (queue := named.get(name)) is not None
+            and queue.home is not None
+            and queues.is_lost(queue)
+        ]
 
     def plain_route(self, vhost: str, exchange: str, key: str) -> Route | None:
         """Return the route of all messages of a key if it leads to queues alone, else None.
@@ -156,6 +174,8 @@ class Exchanges:
             return None
         route = self._router.known_route(vhost, exchange, key)
         if route is None or not route.queues or route.topics or route.transformed or route.log:
+            return None
+        if self._lost_of(vhost, route):
             return None
         if route.has_names and vhost == DEFAULT_VHOST and self._hub.wants(key_of_routing_key(key)):
             return None

@@ -308,6 +308,8 @@ class PublishLanes:
     def _on_put(self, request: _Request, outcome: PutResult | RequestRefused) -> None:
         if isinstance(outcome, UnknownQueue) and self._is_lost(request.lane.way):
             # It was in the memory of a broker that is gone: with its consumers, and what it had.
+            for ticket, first, messages in request.parts:
+                ticket.lose(first, len(messages), outcome)
             self._on_done(request, None)
         elif isinstance(outcome, RequestRefused):
             self._on_done(request, outcome)
@@ -324,7 +326,10 @@ class PublishLanes:
             self._on_answer(request)
 
     def _is_lost(self, way: _Way) -> bool:
-        return not isinstance(way, TopicPartition) and self._queues.is_lost(way)
+        if isinstance(way, TopicPartition):
+            return False
+        queue = self._cluster.state.queues_by_log.get(way)
+        return queue is not None and self._queues.is_lost(queue)
 
     def _on_appended(
         self, request: _Request, where: TopicPartition, outcome: ProduceResult | RequestRefused

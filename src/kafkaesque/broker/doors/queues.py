@@ -199,10 +199,17 @@ class Queues:
         """
         self._calls.take_over(consumer, timeout_ms, on_done)
 
-    def is_lost(self, log_id: TopicId) -> bool:
-        """Tell whether a queue was in the memory of a broker that is not heard of any more."""
-        queue = self._metadata.state.queues_by_log.get(log_id)
-        return queue is not None and self._hosts.is_lost(queue)
+    def is_lost(self, queue: QueueState) -> bool:
+        """Tell whether a queue was in the memory of a broker that is gone, or not heard of."""
+        return self._hosts.is_lost(queue)
+
+    def when_consumers_are_lost(self, tell: Callable[[QueueState], None]) -> None:
+        """Call with each queue that this broker leads when a consumer is gone with its broker.
+
+        The queue may have others. One that was lost with the queue's leader is not told of, unless
+        it had messages.
+        """
+        self._hosts.on_consumer_lost = tell
 
     def put(
         self,

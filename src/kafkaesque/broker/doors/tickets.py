@@ -17,7 +17,7 @@ OnLogged = Callable[[], None]
 class Ticket:
     """A message that is on its way to one or more places."""
 
-    __slots__ = ("count", "held", "left", "on_kept", "refused", "size", "total")
+    __slots__ = ("count", "held", "left", "lost", "on_kept", "refused", "size", "total")
 
     def __init__(self, total: int, size: int, held: int, on_kept: OnKept) -> None:
         self.total = total
@@ -30,11 +30,20 @@ class Ticket:
         self.held = held
         #: The first refusals, by numbers of messages.
         self.refused: dict[int, RequestRefused] = {}
+        #: In how many places that are gone with what they had messages would have been, by numbers.
+        self.lost: dict[int, int] = {}
         self.on_kept = on_kept
+
+    def lose(self, first: int, count: int, refusal: RequestRefused) -> None:
+        """A place of some messages is gone: nobody misses them there, if they are elsewhere."""
+        for number in range(first, first + count):
+            lost = self.lost[number] = self.lost.get(number, 0) + 1
+            if lost == self.total:
+                self.refused.setdefault(number, refusal)
 
     def finish(self) -> None:
         """All places have said what they make of it."""
-        self.on_kept(self.refused.get(0, self.total))
+        self.on_kept(self.refused.get(0, self.total - self.lost.get(0, 0)))
 
 
 class RunTicket(Ticket):

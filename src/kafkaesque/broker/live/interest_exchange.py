@@ -273,9 +273,7 @@ class InterestExchange:
     def standing(self, node: NodeId, now_ms: int) -> Standing:
         """Return what is known of a broker; ask it for what it wants if that is missing."""
         peers = self._peers
-        if not peers.is_alive(node) and (
-            peers.is_refused(node) or not peers.was_alive(node, HOLD_MS)
-        ):
+        if peers.is_gone(node, HOLD_MS):
             return Standing.GONE
         process = peers.incarnation(node)
         if process is None or self._heard.get(node) != process or not self.theirs.knows(node):

@@ -331,6 +331,15 @@ class PeerNetwork:
             return self.is_alive(node)
         return self.env.clock.now_ms() - peer.lost_ms <= within_ms
 
+    def is_gone(self, node: NodeId, within_ms: int) -> bool:
+        """Tell whether a peer is not alive, and was not within so many ms or does not run.
+
+        That it does not run is what its machine says: nobody listens there.
+        """
+        if self.is_alive(node):
+            return False
+        return self.is_refused(node) or not self.was_alive(node, within_ms)
+
     def may_live(self, node: NodeId) -> bool:
         """Tell whether a peer is alive, or was lost so lately that it may not know that it was.
 

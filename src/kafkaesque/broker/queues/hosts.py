@@ -96,6 +96,8 @@ class QueueHosts:
         self._swept_ms = clock.now_ms()
         #: Consumers of this broker's that are to be told when another one takes their place.
         self.taken_over: Final[dict[ConsumerName, Callable[[], None]]] = {}
+        #: Called with a queue that is led here when a consumer of it is gone with its broker.
+        self.on_consumer_lost: Callable[[QueueState], None] = _nobody_cares
         #: What queues in this broker's memory hold together.
         self.memory: Final = Memory()
         #: What clients' queues have done here since the broker's start.
@@ -176,7 +178,7 @@ class QueueHosts:
         home = queue.home
         if home is None or home.node == self._node:
             return False
-        return not self._peers.was_alive(NodeId(home.node), LOST_MS)
+        return self._peers.is_gone(NodeId(home.node), LOST_MS)
 
     def serve(self, request: AnyQueueRequest, on_done: Callable[[object], None]) -> None:
         """Do what another broker asks for; `on_done` gets refusals, too."""
@@ -341,15 +343,23 @@ class QueueHosts:
             node = NodeId(consumer.node)
             broker = self._metadata.state.brokers.get(node)
             is_other = broker is None or broker.incarnation != consumer.incarnation
-            is_lost = node != self._node and not self._peers.was_alive(node, LOST_MS)
-            gone[key] = is_other or is_lost
+            gone[key] = is_other or self._peers.is_gone(node, LOST_MS)
         return gone[key]
 
     def _detach(self, host: QueueHost, consumer: ConsumerName) -> None:
         host.consumers.pop(consumer, None)
         host.note_use()
         token, session = host.new_token(), leader.session_of(consumer)
-        host.ask(r.Detach(token=token, session=session), lambda _: None)
+        host.ask(r.Detach(token=token, session=session), lambda _: self._tell_lost(host))
+
+    def _tell_lost(self, host: QueueHost) -> None:
+        queue = self._metadata.state.queues_by_log.get(host.state.topic_id)
+        if queue is not None:
+            self.on_consumer_lost(queue)
+
+
+def _nobody_cares(_: QueueState) -> None:
+    """No gateway has queues that go with their consumers."""
 
 
 def _expect_no_move(_: QueueHost, __: r.Move) -> None:

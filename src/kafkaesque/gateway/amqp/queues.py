@@ -98,13 +98,13 @@ class Queues:
         desk = channel.connection.desk
         if is_for_answers(name.name):
             # Who works for a client may find out whether it waits for the answer.
-            is_gone = queue is None or is_orphan(desk.doors.cluster.state, queue)
+            is_gone = queue is None or is_orphan(desk.doors.cluster, queue)
             if is_gone and name.name != REPLY_TO:
                 raise no_queue(name.name, name.vhost, method)
             if not method.nowait:
                 channel.send(m.QueueDeclareOk(queue=name.name, message_count=0, consumer_count=1))
             return
-        if queue is not None and is_orphan(desk.doors.cluster.state, queue):
+        if queue is not None and is_orphan(desk.doors.cluster, queue):
             # The connection that it belonged to is gone with its broker.
             self._ask(
                 lambda: desk.delete_queue(

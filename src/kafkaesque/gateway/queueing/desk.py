@@ -40,6 +40,7 @@ class Desk:
         self.deletions: Final = Deletions(doors.clock, doors.cluster)
         self.unsent: Final = Unsent()
         self._report: Final = ReportLimit(report, doors.clock.call_later)
+        doors.queues.when_consumers_are_lost(self.on_detached)
 
     def say(self, line: str) -> None:
         """Tell operators, within bounds."""

@@ -2,8 +2,8 @@
 
 Theory of operation. Each broker looks, every few seconds, at all queues.
 
-- An exclusive queue whose connection's broker is another process by now, or was not heard of for
-  long, goes. One broker does that: the first of those that live.
+- An exclusive queue whose connection's broker is gone goes (`is_orphan`). One broker does that: the
+  first of those that live.
 - A queue with `expires.ms`, its own or a policy's, goes when nobody has consumed, fetched or
   declared it for so long. The broker that leads its log asks it; `broker/queues/disuse` says how
   the time goes on under another leader. Queues over topics of several partitions stay. One whose
@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import UNSET
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
 from kafkaesque.broker.metadata.effective_options import effective_options
 from kafkaesque.broker.metadata.queue_names import is_own_vhost
@@ -31,7 +32,7 @@ SWEEP_MS: Final = 5_000
 #: A queue that may go before the next sweep is asked then, but not more often than this.
 SOON_MS_MIN: Final = 1_000
 #: A broker that was not heard of for so long, and with it its connections, is gone.
-LOST_MS: Final = 60_000
+LOST_MS: Final = 10_000
 #: Queues that one sweep asks about, so that none keeps the loop for long.
 ASKED_MAX: Final = 1_000
 _TIMEOUT_MS: Final = 5_000
@@ -101,7 +102,7 @@ class Sweeping:
             if not left:
                 break
             self._begin += 1
-            if is_first and self._has_lost_its_owner(queue):
+            if is_first and is_orphan(self._doors.cluster, queue):
                 self._delete(queue)
                 left -= 1
             elif self._expires_ms(queue) and self._is_led_here(queue):
@@ -132,16 +133,6 @@ class Sweeping:
     def _is_led_here(self, queue: QueueState) -> bool:
         cluster = self._doors.cluster
         return cluster.leaders.leader(queue.partitions[0].group) == cluster.node
-
-    def _has_lost_its_owner(self, queue: QueueState) -> bool:
-        owner = _owner_of(queue)
-        if not owner:
-            return False
-        if is_orphan(self._doors.cluster.state, queue):
-            return True
-        cluster = self._doors.cluster
-        node = NodeId(int(owner.partition(".")[0]))
-        return node != cluster.node and not cluster.was_alive(node, LOST_MS)
 
     def _expires_ms(self, queue: QueueState) -> int:
         if queue.source is not None and len(queue.partitions) > 1:
@@ -194,11 +185,16 @@ def _owner_of(queue: QueueState) -> str:
     return "" if said is None else said.owner
 
 
-def is_orphan(state: ClusterState, queue: QueueState) -> bool:
-    """Tell whether a queue belonged to a connection that is gone with its broker's process."""
+def is_orphan(cluster: Cluster, queue: QueueState) -> bool:
+    """Tell whether a queue belonged to a connection that is gone with its broker.
+
+    The broker is another process by now, does not run, or was not heard of for long.
+    """
     owner = _owner_of(queue)
     if not owner:
         return False
-    node, _, rest = owner.partition(".")
-    broker = state.brokers.get(NodeId(int(node)))
-    return broker is None or str(broker.incarnation) != rest.partition(".")[0]
+    number, _, rest = owner.partition(".")
+    node = NodeId(int(number))
+    broker = cluster.state.brokers.get(node)
+    is_other = broker is None or str(broker.incarnation) != rest.partition(".")[0]
+    return is_other or cluster.is_gone(node, LOST_MS)

@@ -58,14 +58,14 @@ class Queues:
             return
         name = QueueName(link.vhost, destination.name)
         found = link.desk.look(name)
-        if found is not None and not is_orphan(link.desk.doors.cluster.state, found):
+        if found is not None and not is_orphan(link.desk.doors.cluster, found):
             if is_read:
                 self._check_owner(found)
             then(found)
             return
 
         def on_found(queue: QueueState | None) -> None:
-            if queue is not None and is_orphan(link.desk.doors.cluster.state, queue):
+            if queue is not None and is_orphan(link.desk.doors.cluster, queue):
                 # The connection that it belonged to is gone with its broker.
                 link.begin()
                 link.desk.delete_queue(queue, lambda: link.go_on_with(lambda: on_found(None)))
@@ -85,7 +85,7 @@ class Queues:
         """Tell whether a destination's queue is there, as far as this broker has heard."""
         link = self._link
         found = link.desk.look(QueueName(link.vhost, destination.name))
-        return found is not None and not is_orphan(link.desk.doors.cluster.state, found)
+        return found is not None and not is_orphan(link.desk.doors.cluster, found)
 
     def _check_owner(self, queue: QueueState) -> None:
         said = declaration_of(queue)

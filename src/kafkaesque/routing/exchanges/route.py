@@ -1,5 +1,6 @@
 """What routing finds for a message."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from kafkaesque.routing.exchanges.records import Destination
@@ -27,3 +28,16 @@ class Route(NamedTuple):
     def is_unroutable(self) -> bool:
         """Whether no queue and no topic is to have it."""
         return not self.queues and not self.delayed_queues and not self.topics
+
+
+def without(route: Route, queues: Collection[str]) -> Route:
+    """Return a route that leads to all that it led to but some queues."""
+    return route._replace(
+        queues=tuple(each for each in route.queues if each not in queues),
+        delayed_queues=tuple(each for each in route.delayed_queues if each not in queues),
+        transformed=tuple(
+            (place, name)
+            for place, name in route.transformed
+            if place.is_topic or place.name not in queues
+        ),
+    )
