@@ -3,9 +3,10 @@
 A demand is a `Take` that waits, or a session's credit. Each in turn is given its share of what is
 ready: a `Take` is answered with what it then has, and credit stays until it is used up.
 
-Where sessions have priorities, a demand waits while one of a higher priority could be served. A
-session asks anew with each `Take`, so it has no demand for a moment although it has room; it is
-expected for that moment, and sessions of a lower priority wait for it.
+A session asks anew with each `Take`, so it has no demand for a moment although it has room; it is
+expected for that moment. Where sessions have priorities, a demand waits while one of a higher
+priority could be served, or is expected. Messages that are to be had at once or never wait for who
+is expected, too.
 """
 
 from collections import deque
@@ -93,7 +94,7 @@ class Distributor:
         self._credit: dict[bytes, _Demand] = {}
         #: Demands that can be made longer.
         self._named: dict[WaitName, _Demand] = {}
-        #: Sessions that have room and no demand, and until when they are expected.
+        #: Sessions that have room and no demand, and until when they are expected: in that order.
         self._expected: dict[bytes, int] = {}
         self._picks = 0
         #: Whether there may be more to give than the last turn had time for.
@@ -105,6 +106,11 @@ class Distributor:
     def is_full(self) -> bool:
         """Whether no more demands may wait."""
         return len(self._demands) >= DEMANDS_MAX
+
+    @property
+    def expects_anybody(self) -> bool:
+        """Whether a session that has room will ask for more in a moment."""
+        return bool(self._expected)
 
     @property
     def has_demands(self) -> bool:
@@ -146,9 +152,9 @@ class Distributor:
             demand.deadline_ms = max(demand.deadline_ms, self._context.now.now_ms + wait_ms)
 
     def expect(self, session: bytes) -> None:
-        """Let sessions of a lower priority wait for a moment: this one has room, and will ask."""
-        if self._sessions.are_ranked:
-            self._expected[session] = self._context.now.now_ms + EXPECTED_MS
+        """Let others wait for a moment: this session has room, and will ask."""
+        self._expected.pop(session, None)
+        self._expected[session] = self._context.now.now_ms + EXPECTED_MS
 
     def forget(self, session: bytes) -> None:
         """Let a session's demands be over."""
@@ -203,9 +209,9 @@ class Distributor:
         """Return when the first has waited long enough, or None."""
         deadlines = (each.deadline_ms for each in self._demands)
         first = min((each for each in deadlines if each is not None), default=None)
-        if not self._expected or first is None:
+        if first is None or not self._expected or not self._sessions.are_ranked:
             return first
-        return min(first, *self._expected.values())
+        return min(first, next(iter(self._expected.values())))
 
     # -- inside
 
@@ -225,7 +231,10 @@ class Distributor:
     def _expect_no_longer(self) -> None:
         """Forget those who have not asked in time."""
         now_ms = self._context.now.now_ms
-        for session in [each for each, until_ms in self._expected.items() if until_ms <= now_ms]:
+        while self._expected:
+            session, until_ms = next(iter(self._expected.items()))
+            if until_ms > now_ms:
+                return
             del self._expected[session]
 
     def _least_priority(self) -> int | None:

@@ -79,7 +79,7 @@ class Engine:
             self._sessions.end_grace()
         self._upkeep.do()
         self._distributor.serve()
-        self._upkeep.end_what_nobody_took()
+        self._upkeep.end_what_nobody_took(is_anybody_expected=self._distributor.expects_anybody)
         self._distributor.expire()
 
     def next_deadline_ms(self) -> int | None:

@@ -1,7 +1,8 @@
 """What becomes of messages without anybody asking: locks end, delays and lives end, limits hold.
 
 Whoever waits is served before what has just come can be too much or too old: a message that is to
-be had at once or never is given to a consumer that has room.
+be had at once or never is given to a consumer that has room. It is kept for a moment where a
+consumer that has room is expected to ask.
 
 Each step of upkeep does a bounded piece; `is_behind` says that there is more to do at once.
 """
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Due, Purge, Reason, Redrive, Remove
+from kafkaesque.queues.distributor import EXPECTED_MS
 from kafkaesque.queues.requests import Done
 from kafkaesque.queues.runs import offsets_of, runs_of
 from kafkaesque.queues.state import Place
@@ -57,7 +59,7 @@ class Upkeep:
         self._lived_to = 0
         #: Messages from it on have come in this turn.
         self._known_to = state.end
-        #: Those of them whose lives are over.
+        #: Those whose lives were over when they came, and that may still be taken; rising.
         self._old_at_once: list[int] = []
         self._redriven_to = 0
         self._purged_to = 0
@@ -93,19 +95,28 @@ class Upkeep:
         self._go_on_purging()
         self._go_on_redriving()
 
-    def end_what_nobody_took(self) -> None:
-        """Do what is due after that."""
-        over = [offset for offset in self._old_at_once if self._context.may_expire(offset)]
-        self._old_at_once.clear()
+    def end_what_nobody_took(self, *, is_anybody_expected: bool) -> None:
+        """Do what is due after that; what has just come waits for who is expected to ask."""
+        state = self._context.state
+        lately_ms = self._context.now.wall_ms - EXPECTED_MS
+        late = state.ages.arrived_by(lately_ms, state.end) if is_anybody_expected else state.end
+        kept = bisect_left(self._old_at_once, late)
+        over = [each for each in self._old_at_once[:kept] if self._context.may_expire(each)]
+        del self._old_at_once[:kept]
         self._context.give_up(Reason.EXPIRED, over)
-        self._keep_limits()
-        self._known_to = self._context.state.end
+        self._keep_limits(late)
+        self._known_to = state.end
 
     def next_deadline_ms(self) -> int | None:
         """Return when something is due, in lock time, or None."""
         state, now = self._context.state, self._context.now
         lock_ms = state.locks.next_due_ms()
-        walls = (state.delayed.next_due_ms(), state.expiry.next_due_ms(), self._next_old_ms())
+        walls = (
+            state.delayed.next_due_ms(),
+            state.expiry.next_due_ms(),
+            self._next_old_ms(),
+            self._next_late_ms(),
+        )
         wall_ms = min((each for each in walls if each is not None), default=None)
         if wall_ms is None:
             return lock_ms
@@ -138,7 +149,7 @@ class Upkeep:
             self.is_behind = self.is_behind or len(due) == STEP_MAX
             over = sorted(offset for _, offset in due if self._context.may_expire(offset))
             fresh = bisect_left(over, self._known_to)
-            self._old_at_once = over[fresh:]
+            self._old_at_once += over[fresh:]
             self._context.give_up(Reason.EXPIRED, over[:fresh])
 
     def _end_old_lives(self) -> None:
@@ -162,13 +173,22 @@ class Upkeep:
         first = next(state.live.offsets(self._lived_to), None)
         return None if first is None else state.ages.arrived_ms(first) + state.policy.ttl_ms
 
+    def _next_late_ms(self) -> int | None:
+        """Return when something has waited long enough for who was expected to ask."""
+        state, policy = self._context.state, self._context.state.policy
+        first = next(iter(self._old_at_once), None)
+        if first is None and policy.holds_nothing and not policy.refuses:
+            first = next(self._heads(), None)
+        return None if first is None else state.ages.arrived_ms(first) + EXPECTED_MS
+
     def _living(self, start: int, end: int) -> Iterator[int]:
         for offset in self._context.state.live.offsets(start):
             if offset >= end:
                 return
             yield offset
 
-    def _keep_limits(self) -> None:
+    def _keep_limits(self, late: int) -> None:
+        """Drop what is too much; of a queue that holds nothing, what came before `late`."""
         state = self._context.state
         if state.policy.refuses:
             return
@@ -177,6 +197,8 @@ class Upkeep:
         for offset in self._heads() if count > 0 or size > 0 else ():
             if len(heads) == STEP_MAX or (count <= 0 and size <= 0):
                 break
+            if state.policy.holds_nothing and offset >= late:
+                continue
             heads.append(offset)
             count, size = count - 1, size - state.size_of(offset, offset + 1)
         self._context.give_up(Reason.TOO_LONG, sorted(heads))

@@ -339,3 +339,25 @@ def test_an_unknown_tag_fails_within_a_transaction(client: AmqpClient) -> None:
     client.call(m.TxSelect(), m.TxSelectOk)
     client.send(1, m.BasicAck(delivery_tag=9))
     client.fails_channel(406, "unknown delivery tag 9")
+
+
+@pytest.mark.parametrize("is_by_queue", [True, False])
+@pytest.mark.parametrize("pause_ms", [0, 1, 5])
+def test_a_consumer_with_room_gets_all_of_a_burst_of_messages_that_wait_for_nobody(
+    ground: Ground, is_by_queue: bool, pause_ms: int
+) -> None:
+    client = ground.client()
+    client.open()
+    name = client.queue(**({"x-max-length": 0} if is_by_queue else {}))
+    properties = Properties() if is_by_queue else Properties(expiration="0")
+    client.call(m.BasicQos(prefetch_count=20), m.BasicQosOk)
+    client.call(m.BasicConsume(queue=name, consumer_tag="c"), m.BasicConsumeOk)
+    for number in range(20):
+        client.publish(b"%d" % number, name, properties=properties)
+        if pause_ms:
+            ground.wait(pause_ms)
+    assert [client.delivery()[2] for _ in range(20)] == [b"%d" % each for each in range(20)]
+    client.publish(b"too much", name, properties=properties)
+    ground.wait(1_000)
+    assert client.count(name) == (0, 1)
+    assert client.silent(100)

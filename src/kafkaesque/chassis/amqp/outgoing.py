@@ -139,13 +139,16 @@ def read_outgoing(event: Published, user: str, now_ms: int) -> Outgoing:
         raw = write_properties(properties)
     ttl_ms = _expiration(properties.expiration)
     delay_ms = _delay(headers.get(DELAY))
+    if delay_ms and ttl_ms == 0:
+        # Its life may not end in the moment in which it can be had.
+        ttl_ms = 1
     return Outgoing(
         raw,
         keys,
         properties,
         headers,
         not_before_ms=now_ms + delay_ms if delay_ms else 0,
-        not_after_ms=now_ms + delay_ms + max(1, ttl_ms) if ttl_ms is not None else 0,
+        not_after_ms=now_ms + delay_ms + ttl_ms if ttl_ms is not None else 0,
     )
 
 
