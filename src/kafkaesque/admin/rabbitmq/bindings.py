@@ -12,7 +12,7 @@ from urllib.parse import quote_plus, unquote, unquote_plus
 
 from kafkaesque.admin.rabbitmq.calls import DEFAULT_WORD, Call, Route
 from kafkaesque.admin.rabbitmq.context import Context
-from kafkaesque.admin.rabbitmq.errors import ApiRefused, not_found
+from kafkaesque.admin.rabbitmq.errors import REFUSED, ApiRefused, not_found
 from kafkaesque.admin.rabbitmq.values import BindingShown, NewBinding
 from kafkaesque.broker.metadata.queue_names import QueueName
 from kafkaesque.broker.requests.exchange_commands import BindDestination, UnbindDestination
@@ -118,7 +118,7 @@ class BindingPages:
         body, vhost = call.body(NewBinding), self._context.vhost(call)
         destination = _destination(call)
         if DEFAULT_EXCHANGE in (call.exchange, destination.name):
-            raise ApiRefused(403, "operation not permitted on the default exchange")
+            raise ApiRefused(REFUSED, "operation not permitted on the default exchange")
         command = BindDestination(
             vhost=vhost.name,
             source=call.exchange,
@@ -133,7 +133,7 @@ class BindingPages:
         vhost = self._context.vhost(call)
         found = self._find(call, vhost)
         if found.source == DEFAULT_EXCHANGE:
-            raise ApiRefused(403, "operation not permitted on the default exchange")
+            raise ApiRefused(REFUSED, "operation not permitted on the default exchange")
         command = UnbindDestination(
             vhost=vhost.name,
             source=found.source,

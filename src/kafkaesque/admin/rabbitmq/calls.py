@@ -8,7 +8,7 @@ import msgspec
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.admin.http import JSON, Answer, Request, Respond, write_json
-from kafkaesque.admin.rabbitmq.errors import REFUSALS, ApiRefused, body_of, status_of
+from kafkaesque.admin.rabbitmq.errors import REFUSALS, REFUSED, ApiRefused, body_of, status_of
 from kafkaesque.admin.rabbitmq.lists import ListQuery, shown_item, shown_list
 from kafkaesque.broker.metadata.queue_names import (
     DEFAULT_VHOST,
@@ -116,7 +116,7 @@ class Call:
             return
         what = "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} {name!r}"
         word = operation.name.replace("_", " ").title().replace(" ", "")
-        raise ApiRefused(403, f"no rule allows {word} on {what}")
+        raise ApiRefused(REFUSED, f"no rule allows {word} on {what}")
 
     def need_keys(
         self,
@@ -135,7 +135,7 @@ class Call:
         if isinstance(rights, Rights):
             refusal = refusal_of_keys(rights, exchanges, operation, vhost, exchange, keys)
             if refusal is not None:
-                raise ApiRefused(403, refusal)
+                raise ApiRefused(REFUSED, refusal)
 
     def need_cluster(self, operation: Operation) -> None:
         """Check the same of the cluster as a whole; see `need`."""

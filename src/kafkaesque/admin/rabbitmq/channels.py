@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kafkaesque.access.operations import Operation
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import CHANNELS, ChannelsAnswer, Nothing
@@ -18,6 +20,7 @@ from kafkaesque.admin.rabbitmq.values import (
     ChannelShown,
     ConsumerQueue,
     ConsumerShown,
+    MaybeInt,
 )
 from kafkaesque.chassis.channel_facts import ChannelFacts, ConnectionFacts, ConsumerFacts
 
@@ -41,10 +44,10 @@ def connection_name(connected: Connected) -> str:
     return f"{connected.peer} -> {node_name(connected.broker)}:{connected.listener}"
 
 
-def port_of(connected: Connected) -> int | None:
+def port_of(connected: Connected) -> MaybeInt:
     """Return the client's port, if it has one."""
     _, _, port = connected.peer.rpartition(":")
-    return int(port) if port.isdecimal() else None
+    return int(port) if port.isdecimal() else msgspec.UNSET
 
 
 def ask_channels(context: Context, call: Call, then: Callable[[Facts], None]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from kafkaesque.access.operations import Operation
 from kafkaesque.admin.api.connections import tell_closed
 from kafkaesque.admin.api.fan_out import Gathered
@@ -35,6 +37,7 @@ from kafkaesque.admin.rabbitmq.values import (
     Overview,
     QueueTotals,
     WhoAmI,
+    known,
 )
 from kafkaesque.broker.listeners import AMQP
 from kafkaesque.broker.metadata.queue_names import QueueName
@@ -184,12 +187,12 @@ class ClusterPages:
         return NodeShown(
             name=node_name(node),
             running=running,
-            mem_used=state.resident_bytes,
-            disk_free=state.disk_free_bytes,
+            mem_used=known(state.resident_bytes),
+            disk_free=known(state.disk_free_bytes),
             disk_free_alarm=state.refuses_appends,
-            fd_used=state.open_files,
+            fd_used=known(state.open_files),
             fd_total=state.open_files_max,
-            uptime=uptime,
+            uptime=known(uptime),
         )
 
     # -- connections
@@ -270,21 +273,26 @@ class ClusterPages:
 
 
 def _connection(connected: Connected, facts: ConnectionFacts | None) -> ConnectionShown:
+    channels: int | msgspec.UnsetType = 0
+    if facts is not None:
+        channels = facts.channel_count
+    elif connected.protocol == AMQP:
+        channels = msgspec.UNSET
     return ConnectionShown(
         name=connection_name(connected),
         node=node_name(connected.broker),
         protocol=_PROTOCOLS.get(connected.protocol, connected.protocol),
         user=connected.user,
         user_provided_name=connected.client_id,
-        connected_at=connected.opened_at,
+        connected_at=known(connected.opened_at),
         peer_host=connected.host,
         peer_port=port_of(connected),
         state="flow" if connected.is_throttled else "running",
         recv_oct=connected.bytes_in,
         send_oct=connected.bytes_out,
         send_pend=connected.unsent_bytes,
-        vhost=None if facts is None else facts.vhost,
-        channels=None if facts is None else facts.channel_count,
+        vhost=msgspec.UNSET if facts is None else facts.vhost,
+        channels=channels,
     )
 
 

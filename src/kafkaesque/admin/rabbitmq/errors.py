@@ -42,10 +42,13 @@ class ApiRefused(RequestRefused):
         self.status: Final = status
 
 
+#: What RabbitMQ answers where somebody may not do something, or nobody may: `rabbitmqadmin` says
+#: that access is refused, and ends with a traceback at 403.
+REFUSED: Final = 401
+
 _WORDS: Final = {
     400: "bad_request",
-    401: "not_authorized",
-    403: "not_authorized",
+    401: "not_authorised",
     404: "Object Not Found",
     405: "method_not_allowed",
     409: "conflict",
@@ -54,7 +57,7 @@ _WORDS: Final = {
 }
 
 _STATUSES: Final[tuple[tuple[tuple[type[Exception], ...], int], ...]] = (
-    ((NotAuthorized, ExchangeReserved, ExchangeInternal), 403),
+    ((NotAuthorized, ExchangeReserved, ExchangeInternal), REFUSED),
     ((UnknownQueue, NoSuchVhost, NoSuchExchange, NoSuchQueue, UnknownTopicOrPartition), 404),
     ((NoSuchTransformation,), 404),
     # As RabbitMQ answers another declaration than the first.

@@ -5,10 +5,11 @@ from typing import Final
 from kafkaesque.access.operations import Operation
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.part_pages import BROKER, Nothing
-from kafkaesque.admin.api.values import BrokerState
+from kafkaesque.admin.api.values import BrokerState, Origin
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.rabbitmq.calls import Call, Route
-from kafkaesque.admin.rabbitmq.context import Context
+from kafkaesque.admin.rabbitmq.context import Context, node_name
+from kafkaesque.admin.rabbitmq.errors import not_found
 from kafkaesque.admin.rabbitmq.values import Status
 from kafkaesque.broker.listeners import AMQP
 
@@ -29,7 +30,7 @@ class HealthPages:
         return [
             Route(method="GET", path="/aliveness-test/{vhost}", handle=self.is_alive),
             Route(method="GET", path="/healthchecks/node", handle=self.is_node_well),
-            Route(method="GET", path="/healthchecks/node/{node}", handle=self.is_node_well),
+            Route(method="GET", path="/healthchecks/node/{node}", handle=self.is_other_well),
             Route(method="GET", path=f"{checks}/alarms", handle=self.has_no_alarm_anywhere),
             Route(method="GET", path=f"{checks}/local-alarms", handle=self.has_no_alarm),
             Route(method="GET", path=f"{checks}/virtual-hosts", handle=self.is_node_well),
@@ -65,6 +66,23 @@ class HealthPages:
     def is_node_well(self, call: Call) -> None:
         """Tell whether the broker that is asked serves clients."""
         self._answer(call, reasons_against(self._context.doors))
+
+    def is_other_well(self, call: Call) -> None:
+        """Tell whether the broker that the path names serves clients."""
+        name = call.params["node"]
+        fan_out = self._context.fan_out
+        node = next((each for each in fan_out.all_brokers() if node_name(each) == name), None)
+        if node is None:
+            raise not_found(f"there is no broker {name!r}")
+
+        def on_told(told: BrokerState | Origin) -> None:
+            if isinstance(told, Origin):
+                reasons = [f"broker {node} does not answer: {told.missing}"]
+            else:
+                reasons = told.reasons
+            call.guard(lambda: self._answer(call, reasons))
+
+        fan_out.ask_one(BROKER, node, Nothing(), on_told)
 
     def has_no_alarm(self, call: Call) -> None:
         """Tell whether this broker has room for messages."""

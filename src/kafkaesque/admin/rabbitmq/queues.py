@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from kafkaesque.access.audit import DataChange
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.fan_out import Gathered
@@ -13,7 +15,7 @@ from kafkaesque.admin.api.part_pages import QUEUES, QueueRow, QueuesAnswer, Queu
 from kafkaesque.admin.api.queue_part import together
 from kafkaesque.admin.rabbitmq.calls import Call, Route
 from kafkaesque.admin.rabbitmq.context import CHANGE_MS_MAX, Context, node_name
-from kafkaesque.admin.rabbitmq.errors import ApiRefused, not_found
+from kafkaesque.admin.rabbitmq.errors import REFUSED, ApiRefused, not_found
 from kafkaesque.admin.rabbitmq.values import NewQueue, QueueShown
 from kafkaesque.broker.metadata.cluster_state import QueueState
 from kafkaesque.broker.metadata.effective_options import applied_to
@@ -125,7 +127,7 @@ class QueuePages:
         row = rows.get(queue.queue)
         leader = self._context.doors.cluster.leaders.leader(queue.partitions[0].group)
         kind = None if said is None else said.text(QUEUE_TYPE)
-        node = None if leader is None else node_name(leader)
+        node = msgspec.UNSET if leader is None else node_name(leader)
         applied = applied_to(self._context.doors.cluster.state, queue)
         policy, operator = applied
         return QueueShown(
@@ -140,11 +142,11 @@ class QueuePages:
             leader=node,
             members=[node_name(each) for each in queue.partitions[0].replicas],
             state="down" if leader is None else "running",
-            consumers=None if row is None else row.consumers,
-            messages=None if row is None else messages_of(row),
-            messages_ready=None if row is None else row.ready,
-            messages_unacknowledged=None if row is None else row.in_flight,
-            message_bytes=None if row is None else row.bytes,
+            consumers=msgspec.UNSET if row is None else row.consumers,
+            messages=msgspec.UNSET if row is None else messages_of(row),
+            messages_ready=msgspec.UNSET if row is None else row.ready,
+            messages_unacknowledged=msgspec.UNSET if row is None else row.in_flight,
+            message_bytes=msgspec.UNSET if row is None else row.bytes,
             policy=None if policy is None else policy.name,
             operator_policy=None if operator is None else operator.name,
             effective_policy_definition=_settings(applied),
@@ -201,7 +203,7 @@ class QueuePages:
             check_equivalent(found, said, options)
             return []
         if name.name.startswith(RESERVED_PREFIX):
-            raise ApiRefused(403, f"queue name {name.name!r} contains reserved prefix 'amq.*'")
+            raise ApiRefused(REFUSED, f"queue name {name.name!r} contains reserved prefix 'amq.*'")
         command = CreateQueue(
             vhost=name.vhost,
             name=name.name,

@@ -1,18 +1,29 @@
 """What the API answers and takes, with RabbitMQ's names. Times are Unix times in milliseconds.
 
-Numbers that nobody counts here are left out: clients take what is absent for unknown.
+What nobody counts here, or what a broker that does not answer would know, is left out: clients take
+what is absent for unknown, and `rabbitmqadmin` ends with a traceback where it is to show null.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 #: The release whose API this is: some clients ask for it before they use a call.
 RABBITMQ_VERSION: Final = "3.13.0"
 
+_T = TypeVar("_T")
+#: Left out of the answer where it is not known.
+MaybeInt = int | msgspec.UnsetType
+MaybeText = str | msgspec.UnsetType
+
 #: An argument's value.
 AnyJson = Annotated[object, "as JSON has it"]
 Arguments = dict[str, AnyJson]
+
+
+def known(value: _T | None) -> _T | msgspec.UnsetType:
+    """Return a field's value; None is not known."""
+    return msgspec.UNSET if value is None else value
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,18 +105,18 @@ class ClusterName(Answer, frozen=True, kw_only=True):
 
 
 class NodeShown(Answer, frozen=True, kw_only=True):
-    """A broker. What it says of itself is null where it has not answered."""
+    """A broker. What it says of itself is left out where it has not answered."""
 
     name: str
     type: str = "disc"
     running: bool
-    mem_used: int | None = None
+    mem_used: MaybeInt = msgspec.UNSET
     mem_alarm: bool = False
-    disk_free: int | None = None
-    disk_free_alarm: bool | None = None
-    fd_used: int | None = None
-    fd_total: int | None = None
-    uptime: int | None = None
+    disk_free: MaybeInt = msgspec.UNSET
+    disk_free_alarm: bool | msgspec.UnsetType = msgspec.UNSET
+    fd_used: MaybeInt = msgspec.UNSET
+    fd_total: MaybeInt = msgspec.UNSET
+    uptime: MaybeInt = msgspec.UNSET
     partitions: list[str] = []
 
 
@@ -124,18 +135,19 @@ class ConnectionShown(Answer, frozen=True, kw_only=True):
     protocol: str
     user: str
     peer_host: str
-    peer_port: int | None
+    peer_port: MaybeInt
     state: str
     recv_oct: int
     send_oct: int
     send_pend: int
     #: What the client calls itself.
     user_provided_name: str = ""
-    connected_at: int | None = None
+    connected_at: MaybeInt = msgspec.UNSET
     type: str = "network"
     #: Of AMQP's connections.
-    vhost: str | None = None
-    channels: int | None = None
+    vhost: MaybeText = msgspec.UNSET
+    #: Other protocols have none; left out where a broker has more than it tells of.
+    channels: MaybeInt = msgspec.UNSET
 
 
 class ChannelConnection(Answer, frozen=True, kw_only=True):
@@ -143,7 +155,7 @@ class ChannelConnection(Answer, frozen=True, kw_only=True):
 
     name: str
     peer_host: str
-    peer_port: int | None
+    peer_port: MaybeInt
 
 
 class ChannelShown(Answer, frozen=True, kw_only=True):
@@ -176,7 +188,7 @@ class ChannelDetails(Answer, frozen=True, kw_only=True):
     user: str
     connection_name: str
     peer_host: str
-    peer_port: int | None
+    peer_port: MaybeInt
 
 
 class ConsumerQueue(Answer, frozen=True, kw_only=True):
@@ -271,7 +283,7 @@ class NewBinding(Asked, frozen=True, kw_only=True):
 
 
 class QueueShown(Answer, frozen=True, kw_only=True):
-    """A queue; its numbers are null where its leader has not answered."""
+    """A queue; its numbers are left out where its leader has not answered."""
 
     name: str
     vhost: str
@@ -280,15 +292,15 @@ class QueueShown(Answer, frozen=True, kw_only=True):
     auto_delete: bool
     exclusive: bool
     arguments: Arguments
-    node: str | None
-    leader: str | None
+    node: MaybeText
+    leader: MaybeText
     members: list[str]
     state: str
-    consumers: int | None
-    messages: int | None
-    messages_ready: int | None
-    messages_unacknowledged: int | None
-    message_bytes: int | None
+    consumers: MaybeInt
+    messages: MaybeInt
+    messages_ready: MaybeInt
+    messages_unacknowledged: MaybeInt
+    message_bytes: MaybeInt
     policy: str | None = None
     operator_policy: str | None = None
     effective_policy_definition: Arguments = {}
