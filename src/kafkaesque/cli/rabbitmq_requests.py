@@ -15,6 +15,7 @@ ROOT: Final = "/rabbitmq/api"
 TIMEOUT_S: Final = 35.0
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = (401, 403)
+_ABSENT: Final = 404
 
 T = TypeVar("T")
 
@@ -37,17 +38,19 @@ def read(bootstrap: str, path: str, kind: type[T]) -> T:
     return msgspec.json.decode(_ask(bootstrap, "GET", path, None).content, type=kind)
 
 
-def change(bootstrap: str, method: str, path: str, body: object = None) -> bytes:
-    """Change something; return what is said of it.
+def change(
+    bootstrap: str, method: str, path: str, body: object = None, if_absent: str = ""
+) -> bytes:
+    """Change something; return what is said of it. `if_absent` is to be tried if it is not there.
 
     Raises:
         CommandFailed: no admin port answers, or it refuses.
     """
     data = None if body is None else msgspec.json.encode(body)
-    return _ask(bootstrap, method, path, data).content
+    return _ask(bootstrap, method, path, data, if_absent).content
 
 
-def _ask(bootstrap: str, method: str, path: str, body: bytes | None) -> Reply:
+def _ask(bootstrap: str, method: str, path: str, body: bytes | None, if_absent: str = "") -> Reply:
     brokers = alive_addresses(bootstrap)
     reply = ask_first(brokers, method, ROOT + path, body, TIMEOUT_S)
     if reply.is_well:
@@ -56,6 +59,8 @@ def _ask(bootstrap: str, method: str, path: str, body: bytes | None) -> Reply:
         reason = msgspec.json.decode(reply.content, type=_Refusal).reason
     except msgspec.MsgspecError:
         reason = f"the broker answers {reply.status}"
-    hint = "as an administrator: kafkaesque rule list" if reply.status in _FORBIDDEN else ""
+    hint = if_absent if reply.status == _ABSENT else ""
+    if reply.status in _FORBIDDEN:
+        hint = "as an administrator: kafkaesque rule list"
     exit_code = WRONG_USAGE if reply.status == _BAD_REQUEST else FAILED
     raise CommandFailed(reason, hint=hint, exit_code=exit_code)

@@ -403,6 +403,10 @@ def test_a_password_takes_the_place_of_one_that_was_brought_over(cluster: AdminC
     assert ask(cluster, "GET", "/whoami", user="moved", password=SECRET).status == 200
 
 
+GRANT = {"user": "u", "vhost": "/", "configure": "", "write": "", "read": ""}
+BINDING = {"source": "amq.headers", "vhost": "/", "destination": "orders"}
+
+
 @pytest.mark.parametrize(
     ("part", "item"),
     [
@@ -429,6 +433,23 @@ def test_a_password_takes_the_place_of_one_that_was_brought_over(cluster: AdminC
         ("bindings", {"source": "s", "vhost": "/", "destination": "q", "destination_type": "x"}),
         ("parameters", {"component": "operator_policy", "name": "p", "value": {"pattern": 3}}),
         ("users", {"tags": ""}),
+        ("permissions", {**GRANT, "user": "nobody"}),
+        ("queues", {"name": "q", "durable": True}),
+        ("exchanges", {"name": "x", "type": "direct"}),
+        ("bindings", {"source": "amq.direct", "destination": "orders"}),
+        ("bindings", {**BINDING, "arguments": {"x-match": "some"}}),
+        ("bindings", {**BINDING, "arguments": {"x-filter": "a ="}}),
+        ("bindings", {**BINDING, "arguments": {"x-transformation": "none"}}),
+        ("bindings", {**BINDING, "destination": "nothing"}),
+        ("bindings", {**BINDING, "source": "nothing"}),
+        ("policies", {"vhost": "new", "name": "p", "pattern": "[", "definition": {"expires": 1}}),
+        ("policies", {"vhost": "new", "name": "p", "pattern": "", "definition": {"strange": 1}}),
+        ("exchanges", {"name": "x", "vhost": "new", "type": "strange"}),
+        ("exchanges", {"name": "amq.x", "vhost": "new", "type": "direct"}),
+        (
+            "parameters",
+            {"component": "transformation", "name": "t", "vhost": "new", "value": {"steps": []}},
+        ),
     ],
 )
 def test_an_import_is_checked_as_a_whole_before_it_begins(
@@ -439,6 +460,67 @@ def test_an_import_is_checked_as_a_whole_before_it_begins(
     told = ask(cluster, "POST", "/definitions", file)
     assert told.status == 400, told
     assert ask(cluster, "GET", "/vhosts/new").status == 404
+
+
+@pytest.mark.parametrize(
+    ("part", "item", "differing"),
+    [
+        ("queues", {"name": "q", "durable": True}, {"arguments": {"x-max-length": 4}}),
+        ("queues", {"name": "q", "durable": True}, {"durable": False}),
+        ("exchanges", {"name": "x", "type": "direct"}, {"type": "fanout"}),
+    ],
+)
+def test_what_is_in_a_file_twice_has_to_be_the_same(
+    cluster: AdminCluster, part: str, item: dict[str, Any], differing: dict[str, Any]
+) -> None:
+    item = {**item, "vhost": "twice"}
+    file = {"vhosts": [{"name": "twice"}], part: [item, item, {**item, **differing}]}
+    told = ask(cluster, "POST", "/definitions", file)
+    assert told.status == 400, told
+    assert repr(item["name"]) in told.json["reason"]
+    assert ask(cluster, "GET", "/vhosts/twice").status == 404
+    file[part].pop()
+    assert ask(cluster, "POST", "/definitions", file).status == 204
+    assert ask(cluster, "DELETE", "/vhosts/twice").status == 204
+
+
+def test_an_import_is_checked_with_what_is_there_and_what_comes_before_in_the_file(
+    cluster: AdminCluster,
+) -> None:
+    """Each of them needs another one, which is there or comes with the file."""
+    there = {
+        "vhosts": [{"name": "half"}],
+        "exchanges": [{"name": "first", "vhost": "half", "type": "headers"}],
+        "queues": [{"name": "old", "vhost": "half"}],
+        "parameters": [
+            {
+                "component": "transformation",
+                "name": "known",
+                "vhost": "half",
+                "value": {"steps": [{"do": "set", "at": "a", "value": 1}], "failures": "old"},
+            }
+        ],
+    }
+    assert ask(cluster, "POST", "/definitions", there).status == 204
+    ends = [("first", "old"), ("first", "new"), ("second", "old"), ("second", "new")]
+    more = {
+        "exchanges": [{"name": "second", "vhost": "half", "type": "headers"}],
+        "queues": [{"name": "new", "vhost": "half"}],
+        "bindings": [
+            {
+                "source": source,
+                "destination": queue,
+                "vhost": "half",
+                "arguments": {"x-match": "any", "x-transformation": "known"},
+            }
+            for source, queue in ends
+        ],
+    }
+    for _ in range(2):
+        told = ask(cluster, "POST", "/definitions", more)
+        assert told.status == 204, told
+    assert len(ask(cluster, "GET", "/definitions/half").json["bindings"]) == len(ends)
+    assert ask(cluster, "DELETE", "/vhosts/half").status == 204
 
 
 def test_definitions_are_administrators(cluster: AdminCluster) -> None:

@@ -123,7 +123,7 @@ class Context:
 
         The first refusal ends it when those that were asked for at the same time are answered.
         """
-        waiting = iter(_stages(commands))
+        waiting = iter(stages_of(commands))
 
         def go_on() -> None:
             stage = next(waiting, None)
@@ -139,7 +139,7 @@ class Context:
         self.doors.cluster.when_current(CHANGE_MS_MAX, lambda _: call.guard(then))
 
 
-def _stages(commands: Sequence[Command]) -> list[list[Command]]:
+def stages_of(commands: Sequence[Command]) -> list[list[Command]]:
     """Return commands in the order in which they are asked for: together, what can be."""
     outs = {
         (each.vhost, each.name): _out_of(each) for each in commands if isinstance(each, CreateQueue)

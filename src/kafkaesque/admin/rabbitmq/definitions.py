@@ -7,14 +7,15 @@ as it is, so an import that has ended in the middle can be asked for again. Noth
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.rabbitmq.calls import Call, Route
-from kafkaesque.admin.rabbitmq.context import Command, Context
-from kafkaesque.admin.rabbitmq.errors import ApiRefused
+from kafkaesque.admin.rabbitmq.context import Command, Context, stages_of
+from kafkaesque.admin.rabbitmq.errors import REFUSALS, ApiRefused
 from kafkaesque.admin.rabbitmq.permissions import PermissionPages
 from kafkaesque.admin.rabbitmq.queues import QueuePages
 from kafkaesque.admin.rabbitmq.topic_permissions import TopicPermissionPages
@@ -23,6 +24,7 @@ from kafkaesque.admin.rabbitmq.values import (
     DefinedBinding,
     DefinedExchange,
     DefinedParameter,
+    DefinedPermission,
     DefinedPolicy,
     DefinedQueue,
     DefinedTopicPermission,
@@ -38,6 +40,8 @@ from kafkaesque.broker.metadata.queue_names import (
     exchange_resource,
     queue_resource,
 )
+from kafkaesque.broker.metadata.rehearsal import Rehearsal
+from kafkaesque.broker.requests.commands import CreateTopic
 from kafkaesque.broker.requests.exchange_commands import (
     BindDestination,
     CreateVhost,
@@ -45,12 +49,12 @@ from kafkaesque.broker.requests.exchange_commands import (
     PutPolicy,
     PutTransformation,
 )
+from kafkaesque.broker.requests.queue_commands import CreateQueue
 from kafkaesque.chassis.amqp.arguments import arguments_of, declaration_of
 from kafkaesque.chassis.meanings import plain_arguments
 from kafkaesque.routing.exchanges.records import Destination, PolicyPut
 from kafkaesque.routing.exchanges.topology import (
     DEFAULT_EXCHANGE,
-    DEFAULT_VHOST,
     PREDECLARED,
     Vhost,
 )
@@ -61,6 +65,15 @@ OPERATOR_POLICY: Final = "operator_policy"
 TRANSFORMATION: Final = "transformation"
 _KINDS: Final = ("queue", "exchange", "topic")
 Scope = str | msgspec.UnsetType
+_Scoped = (
+    DefinedPolicy
+    | DefinedParameter
+    | DefinedQueue
+    | DefinedExchange
+    | DefinedBinding
+    | DefinedPermission
+    | DefinedTopicPermission
+)
 
 
 class DefinitionPages:
@@ -151,18 +164,18 @@ class DefinitionPages:
             check_vhost(name)
         known = {*vhosts, *self._context.doors.exchanges.vhosts()}
         commands: list[Command] = [CreateVhost(vhost=name) for name in sorted(vhosts)]
-        rest = self._plan(call, wanted, lambda scope: _named(scope, known))
+        rest = self._plan(call, wanted, lambda of: _vhost_of(of, known))
         users = {*self._context.doors.access.state.users, *(each.name for each in wanted.users)}
         permissions: list[Command] = [
             each
             for wish in wanted.permissions
-            for each in self._permissions.plan(wish.user, _named(wish.vhost, known), wish)
+            for each in self._permissions.plan(_user_of(wish, users), _vhost_of(wish, known), wish)
         ]
-
         permissions += [
-            self._topic_permissions.plan(_user_of(each, users), _named(each.vhost, known), each)
+            self._topic_permissions.plan(_user_of(each, users), _vhost_of(each, known), each)
             for each in wanted.topic_permissions
         ]
+        self._rehearse([*commands, *rest])
 
         def on_users(planned: Sequence[Command]) -> None:
             every = [*commands, *planned, *permissions, *rest]
@@ -175,6 +188,7 @@ class DefinitionPages:
         call.need_cluster(Operation.ALTER)
         name = self._context.vhost(call).name
         commands = self._plan(call, call.body(Definitions), lambda _: name)
+        self._rehearse(commands)
         self._context.submit_many(call, commands, call.done)
 
     def _plan_users(
@@ -204,7 +218,7 @@ class DefinitionPages:
         go_on(())
 
     def _plan(
-        self, call: Call, wanted: Definitions, vhost_of: Callable[[Scope], str]
+        self, call: Call, wanted: Definitions, vhost_of: Callable[[_Scoped], str]
     ) -> list[Command]:
         """Return the commands for what is in virtual hosts.
 
@@ -212,22 +226,45 @@ class DefinitionPages:
             ApiRefused, AmqpError: something cannot be so, or is there and differs.
         """
         commands: list[Command] = [
-            _put(vhost_of(each.vhost), each.name, each, is_operator=False)
-            for each in wanted.policies
+            _put(vhost_of(each), each.name, each, is_operator=False) for each in wanted.policies
         ]
         for each in wanted.parameters:
             if each.component == OPERATOR_POLICY:
                 body = _operator_policy(each)
-                commands.append(_put(vhost_of(each.vhost), each.name, body, is_operator=True))
+                commands.append(_put(vhost_of(each), each.name, body, is_operator=True))
             elif each.component == TRANSFORMATION:
-                commands.append(_transformation(vhost_of(each.vhost), each))
+                commands.append(_transformation(vhost_of(each), each))
         for exchange in wanted.exchanges:
-            commands += _exchange(vhost_of(exchange.vhost), exchange)
-        for queue in wanted.queues:
-            commands += self._queues.plan(QueueName(vhost_of(queue.vhost), queue.name), queue)
+            commands += _exchange(vhost_of(exchange), exchange)
+        commands += self._plan_queues(wanted.queues, vhost_of)
         for binding in wanted.bindings:
-            commands += _binding(call, vhost_of(binding.vhost), binding)
+            commands += _binding(call, vhost_of(binding), binding)
         return commands
+
+    def _plan_queues(
+        self, queues: Iterable[DefinedQueue], vhost_of: Callable[[_Scoped], str]
+    ) -> Iterator[Command]:
+        seen: dict[QueueName, DefinedQueue] = {}
+        for queue in queues:
+            name = QueueName(vhost_of(queue), queue.name)
+            alone = msgspec.structs.replace(queue, vhost=msgspec.UNSET)
+            if seen.setdefault(name, alone) != alone:
+                raise ApiRefused(400, f"{_word(queue)} is in the file twice, and differs")
+            if seen[name] is alone:
+                yield from self._queues.plan(name, queue)
+
+    def _rehearse(self, commands: Sequence[Command]) -> None:
+        """Check that all can be done, one after the other.
+
+        Raises:
+            ApiRefused: one cannot.
+        """
+        rehearsal = Rehearsal(self._context.doors.cluster.state)
+        for command in chain.from_iterable(stages_of(commands)):
+            try:
+                rehearsal.plan(command)
+            except REFUSALS as refusal:
+                raise ApiRefused(400, f"{_subject(command)}: {refusal}") from None
 
 
 # -- what there is, as definitions
@@ -307,20 +344,59 @@ def _bindings(vhost: Vhost, scope: Scope) -> Iterator[DefinedBinding]:
 # -- definitions as commands
 
 
-def _named(scope: Scope, known: Iterable[str]) -> str:
+def _vhost_of(defined: _Scoped, known: Container[str]) -> str:
     """Return the virtual host that something is in.
 
     Raises:
         ApiRefused: it says none, or one that is not there.
     """
-    vhost = scope if isinstance(scope, str) else DEFAULT_VHOST
+    vhost = defined.vhost
+    if isinstance(vhost, msgspec.UnsetType):
+        raise ApiRefused(
+            400,
+            f"{_word(defined)} says no virtual host (vhost): a file of one virtual host is"
+            " imported into one, by its name",
+        )
     if vhost not in known:
         raise ApiRefused(400, f"there is no virtual host {vhost!r}, and none is defined")
     return vhost
 
 
-def _user_of(permission: DefinedTopicPermission, known: Container[str]) -> str:
-    """Return whose topic permission it is.
+def _word(defined: _Scoped) -> str:
+    """Return what a definition is called in a sentence."""
+    match defined:
+        case DefinedBinding():
+            return f"the binding from {defined.source!r} to {defined.destination!r}"
+        case DefinedPermission() | DefinedTopicPermission():
+            return f"the permission of user {defined.user!r}"
+        case DefinedParameter():
+            return f"{defined.component} {defined.name!r}"
+        case _:
+            kind = type(defined).__name__.removeprefix("Defined").lower()
+            return f"{kind} {defined.name!r}"
+
+
+def _subject(command: Command) -> str:
+    """Return what a command is about, for a sentence."""
+    match command:
+        case BindDestination():
+            return f"the binding from {command.source!r} to {command.destination.name!r}"
+        case DeclareExchange():
+            return f"exchange {command.name!r}"
+        case CreateQueue():
+            return f"queue {command.name!r}"
+        case PutPolicy():
+            return f"policy {command.name!r}"
+        case PutTransformation():
+            return f"transformation {command.name!r}"
+        case CreateTopic():
+            return f"topic {command.name!r}"
+        case _:
+            return "the file"
+
+
+def _user_of(permission: DefinedPermission | DefinedTopicPermission, known: Container[str]) -> str:
+    """Return whose permission it is.
 
     Raises:
         ApiRefused: there is no such user, and none is defined.

@@ -61,19 +61,10 @@ def plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) ->
     Raises:
         RequestRefused: the name, the options or the placement cannot be had.
     """
-    check_topic_name(command.name)
     existing = state.topics.get(command.name)
-    if existing is not None:
-        if existing.topic_id in command.doubtful_ids:
-            return Plan(records=[], result=_result_of(existing))
-        raise TopicExists(f"topic {command.name!r} exists")
-    if command.name in state.topic_views:
-        raise TopicNameTaken(f"topic {command.name!r} exists: it shows a queue")
-    other = find_collision(command.name, [*state.topics, *state.topic_views])
-    if other is not None:
-        raise InvalidTopic(
-            f"topic {command.name!r} collides with {other!r}: they differ only in '.' and '_'"
-        )
+    if existing is not None and existing.topic_id in command.doubtful_ids:
+        return Plan(records=[], result=_result_of(existing))
+    check_new_topic(state, command)
     configs = checked_topic_options({}, _with_policy(command.name, command.configs), inputs)
     check_policy(command.name, {}, configs)
     check_encryption(state, command.name, {}, configs)
@@ -99,6 +90,24 @@ def plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) ->
         configs=configs,
     )
     return Plan(records=[] if command.validate_only else [record], result=result)
+
+
+def check_new_topic(state: ClusterState, command: CreateTopic) -> None:
+    """Refuse a name that a new topic cannot have.
+
+    Raises:
+        RequestRefused: it is no name, or another topic has it, or one like it.
+    """
+    check_topic_name(command.name)
+    if command.name in state.topics:
+        raise TopicExists(f"topic {command.name!r} exists")
+    if command.name in state.topic_views:
+        raise TopicNameTaken(f"topic {command.name!r} exists: it shows a queue")
+    other = find_collision(command.name, [*state.topics, *state.topic_views])
+    if other is not None:
+        raise InvalidTopic(
+            f"topic {command.name!r} collides with {other!r}: they differ only in '.' and '_'"
+        )
 
 
 def _result_of(topic: TopicState) -> TopicResult:

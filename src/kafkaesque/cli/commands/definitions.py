@@ -1,7 +1,9 @@
 """`kafkaesque definitions`: export and import."""
 
 import json as json_text
+import shlex
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -99,15 +101,24 @@ def import_file(
 
     given = _read(file)
     screen = Screen(json=json)
-    for part in PARTS if vhost is None else PARTS[OF_VHOST:]:
-        items = given.get(part) or []
-        for at in range(0, len(items), CHUNK):
-            chunk = {part: items[at : at + CHUNK]}
-            requests.change(bootstrap, "POST", _path(vhost), chunk)
+    hint = "" if vhost is None else f"kafkaesque vhost create {shlex.quote(vhost)}"
+    for chunk in _chunks(given, PARTS if vhost is None else PARTS[OF_VHOST:]):
+        requests.change(bootstrap, "POST", _path(vhost), chunk, if_absent=hint)
     counts = {part: len(given.get(part) or []) for part in PARTS}
     for sentence in _left_out(given):
         screen.note(sentence)
     screen.done(f"imported {_sizes(given)}", {"imported": counts})
+
+
+def _chunks(given: dict[str, Any], parts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Return what is asked for at a time: all of it, if it is little, so that it is checked so."""
+    whole = {part: given.get(part) or [] for part in parts}
+    if sum(map(len, whole.values())) <= CHUNK:
+        yield whole
+        return
+    for part, items in whole.items():
+        for at in range(0, len(items), CHUNK):
+            yield {part: items[at : at + CHUNK]}
 
 
 def _read(file: Path) -> dict[str, Any]:
