@@ -23,6 +23,7 @@ from kafkaesque.access.distinguished_names import (
 )
 from kafkaesque.access.principals import check_name
 from kafkaesque.model.errors import ConfigError, InvalidRequest, RequestRefused
+from kafkaesque.model.pattern_errors import reason_of
 
 SCHEME: Final = "kafkaesque"
 RULES_LENGTH_MAX: Final = 16 * 1024
@@ -187,7 +188,8 @@ def _compile(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise ConfigError(f"mapping rules: RE2 does not take {pattern!r}: {error}") from None
+        reason = reason_of(error)
+        raise ConfigError(f"mapping rules: RE2 does not take {pattern!r}: {reason}") from None
 
 
 def _check_replacement(replacement: str, groups: int) -> None:

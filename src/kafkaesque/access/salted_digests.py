@@ -42,7 +42,10 @@ def read_salted_digest(user: str, text: str, algorithm: str) -> SaltedDigest:
     except (binascii.Error, ValueError):
         raise InvalidRequest("password_hash is no base64") from None
     if len(raw) != SALT_BYTES + hashlib.new(name).digest_size:
-        raise InvalidRequest(f"password_hash is none of {algorithm}")
+        raise InvalidRequest(
+            f"password_hash is not as {algorithm} makes it: in base64, {SALT_BYTES} bytes of salt "
+            f"and {hashlib.new(name).digest_size} of the hash"
+        )
     return SaltedDigest(
         id=salted_digest_id(user),
         user=user,

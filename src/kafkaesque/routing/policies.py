@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
+from kafkaesque.model.pattern_errors import reason_of
 from kafkaesque.routing.exchanges.errors import BadArgument
 from kafkaesque.routing.exchanges.records import PolicyPut
 
@@ -65,7 +66,7 @@ def compile_pattern(text: str) -> Pattern:
     try:
         found: Pattern = re2.compile(text, options=options)
     except re2.error as error:
-        raise BadArgument(f"{text!r} is no pattern that is supported: {error}") from None
+        raise BadArgument(f"{text!r} is no pattern that is supported: {reason_of(error)}") from None
     return found
 
 

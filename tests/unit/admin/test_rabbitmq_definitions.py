@@ -403,6 +403,37 @@ def test_a_password_takes_the_place_of_one_that_was_brought_over(cluster: AdminC
     assert ask(cluster, "GET", "/whoami", user="moved", password=SECRET).status == 200
 
 
+def test_a_password_and_a_hash_are_not_given_together_and_a_bad_hash_changes_nothing(
+    cluster: AdminCluster,
+) -> None:
+    body: dict[str, Any] = {"password_hash": hashed(SECRET), "tags": ""}
+    assert ask(cluster, "PUT", "/users/both", body).status == 201
+    for bad in (
+        {**body, "password": "another"},
+        {"password": "another", "password_hash": "", "tags": ""},
+        {"password_hash": "AAAA", "tags": ""},
+        {"password_hash": "?", "tags": ""},
+    ):
+        told = ask(cluster, "PUT", "/users/both", bad)
+        assert told.status == 400, (bad, told)
+        assert ask(cluster, "GET", "/users/both").json["password_hash"] == body["password_hash"]
+    told = ask(cluster, "PUT", "/users/both", {"password_hash": "AAAA", "tags": ""})
+    assert "4 bytes of salt and 32 of the hash" in told.json["reason"]
+    assert ask(cluster, "GET", "/whoami", user="both", password=SECRET).status == 200
+
+
+def test_a_hash_is_shown_to_administrators_alone(cluster: AdminCluster) -> None:
+    body = {"password_hash": hashed(SECRET), "tags": "monitoring"}
+    assert ask(cluster, "PUT", "/users/shown", body).status == 201
+    for user, expected in (("root", body["password_hash"]), ("shown", "")):
+        password = PASSWORD if user == "root" else SECRET
+        told = ask(cluster, "GET", "/users/shown", user=user, password=password).json
+        listed = ask(cluster, "GET", "/users", user=user, password=password).json
+        assert told["password_hash"] == expected
+        assert told in listed
+        assert told["hashing_algorithm"] == "rabbit_password_hashing_sha256"
+
+
 GRANT = {"user": "u", "vhost": "/", "configure": "", "write": "", "read": ""}
 BINDING = {"source": "amq.headers", "vhost": "/", "destination": "orders"}
 

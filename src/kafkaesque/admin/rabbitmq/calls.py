@@ -196,7 +196,9 @@ class Call:
     def refuse(self, refusal: Exception) -> None:
         """Answer why it is not done."""
         status = status_of(refusal)
-        self._respond(Answer(status=status, body=body_of(status, str(refusal)), content_type=JSON))
+        word = refusal.word if isinstance(refusal, ApiRefused) else ""
+        body = body_of(status, str(refusal), word)
+        self._respond(Answer(status=status, body=body, content_type=JSON))
 
     def guard(self, act: Callable[[], None]) -> None:
         """Do something, and answer why if it is refused; also in a later turn."""

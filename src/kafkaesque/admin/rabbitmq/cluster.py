@@ -73,6 +73,11 @@ class ClusterPages:
             Route(method="GET", path="/vhosts/{vhost}/connections", handle=self.list_connections),
             Route(method="GET", path="/connections/{connection}", handle=self.show_connection),
             Route(method="DELETE", path="/connections/{connection}", handle=self.close_connection),
+            *(
+                Route(method="GET", path=path, handle=self._answer_none_of_vhost)
+                for path in ("/parameters/{component}/{vhost}", "/vhost-limits/{vhost}")
+            ),
+            Route(method="GET", path="/user-limits/{user}", handle=self._answer_none_of_user),
             # What RabbitMQ has and we do not: nothing is there, which is true.
             *(
                 Route(method="GET", path=path, handle=_answer_none)
@@ -80,6 +85,7 @@ class ClusterPages:
                     "/extensions",
                     "/parameters",
                     "/global-parameters",
+                    "/parameters/{component}",
                     "/vhost-limits",
                     "/user-limits",
                     "/feature-flags",
@@ -88,6 +94,16 @@ class ClusterPages:
                 )
             ),
         ]
+
+    def _answer_none_of_vhost(self, call: Call) -> None:
+        self._context.vhost(call)
+        call.answer([])
+
+    def _answer_none_of_user(self, call: Call) -> None:
+        call.need_cluster(Operation.DESCRIBE)
+        if call.params["user"] not in self._context.doors.access.state.users:
+            raise not_found(f"there is no user {call.params['user']!r}")
+        call.answer([])
 
     # -- the cluster
 

@@ -37,9 +37,11 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 class ApiRefused(RequestRefused):
     """Something is refused with a status of HTTP."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, word: str = "") -> None:
+        """`word` is the kind of error, where RabbitMQ has another one than the status'."""
         super().__init__(reason)
         self.status: Final = status
+        self.word: Final = word
 
 
 #: What RabbitMQ answers where somebody may not do something, or nobody may: `rabbitmqadmin` says
@@ -75,9 +77,9 @@ def status_of(refusal: Exception) -> int:
     return next((status for kinds, status in _STATUSES if isinstance(refusal, kinds)), 400)
 
 
-def body_of(status: int, reason: str) -> bytes:
+def body_of(status: int, reason: str, word: str = "") -> bytes:
     """Return the body of an answer that says why something was not done."""
-    word = _WORDS.get(status, "unavailable" if status == 503 else "error")
+    word = word or _WORDS.get(status, "unavailable" if status == 503 else "error")
     return msgspec.json.encode(ErrorBody(error=word, reason=reason))
 
 

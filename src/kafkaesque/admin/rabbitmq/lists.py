@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kafkaesque.admin.rabbitmq.errors import ApiRefused
+from kafkaesque.model.pattern_errors import reason_of
 
 PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500
@@ -66,11 +67,11 @@ def shown_list(items: Sequence[msgspec.Struct], query: ListQuery) -> list[_Item]
         )
     if not query.page:
         return [_with_columns(each, columns) for each in wanted]
-    page = _number("page", query.page)
-    size = min(_number("page_size", query.page_size or str(PAGE_SIZE)), PAGE_SIZE_MAX)
-    count = max(1, -(-len(wanted) // size))
-    if page > count:
-        raise ApiRefused(400, f"page out of range, page: {page} page size: {size}, len: {count}")
+    page, size = _place(query)
+    count = -(-len(wanted) // size)
+    if page > max(1, count):
+        reason = f"Page out of range, page: {page} page size: {size}, len: {len(wanted)}"
+        raise ApiRefused(400, reason, "page_out_of_range")
     here = wanted[(page - 1) * size : page * size]
     return Page(
         filtered_count=len(wanted),
@@ -100,13 +101,29 @@ def _filtered(items: list[_Item], query: ListQuery) -> list[_Item]:
         # Its time is bounded by the length of what it searches, whatever the pattern.
         pattern = re2.compile(text, options)
     except re2.error as error:
-        raise ApiRefused(400, f"name is no regular expression: {error}") from None
+        raise ApiRefused(400, f"name is no regular expression: {reason_of(error)}") from None
     return [each for each in items if pattern.search(str(each.get("name", "")))]
 
 
-def _number(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise ApiRefused(400, f"{name}={text[:20]!r} is no number from 1 on")
+def _place(query: ListQuery) -> tuple[int, int]:
+    """Return the number of a page, and how long pages are.
+
+    Raises:
+        ApiRefused: one cannot be so; RabbitMQ's clients know its words.
+    """
+    page = _number(query.page)
+    size = _number(query.page_size) if query.page_size else PAGE_SIZE
+    if page < 1 or not 1 <= size <= PAGE_SIZE_MAX:
+        said = size if query.page_size else "undefined"
+        reason = f"Invalid pagination parameters: page number {page}, page size {said}"
+        raise ApiRefused(400, reason, "invalid_pagination_parameters")
+    return page, size
+
+
+def _number(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > 9:
+        raise ApiRefused(400, "Pagination parameters are invalid")
     return int(text)
 
 

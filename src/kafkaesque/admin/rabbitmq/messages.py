@@ -171,7 +171,14 @@ class MessagePages:
 
         def on_counted(counts: QueueCounts) -> None:
             now_ms = self._context.doors.clock.wall_ms()
-            call.answer([_shown(each, queue, wanted, counts.ready, now_ms) for each in messages])
+            # Each says how many were left when it had been taken, also where it was given back.
+            left = counts.ready if wanted.ackmode in KEEP else counts.ready + len(messages)
+            call.answer(
+                [
+                    _shown(each, queue, wanted, max(0, left - place), now_ms)
+                    for place, each in enumerate(messages, start=1)
+                ]
+            )
 
         count = AskQueue(log_id=queue.topic_id)
         self._ask(
@@ -275,7 +282,7 @@ def _shown(
         payload=payload,
         payload_bytes=len(body),
         payload_encoding=encoding,
-        properties=properties,
+        properties=properties or [],
         routing_key=incoming.routing_key,
         exchange=incoming.exchange,
         redelivered=incoming.is_redelivered,

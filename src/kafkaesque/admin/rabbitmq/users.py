@@ -81,7 +81,7 @@ class UserPages:
         """List all users."""
         call.need_cluster(Operation.DESCRIBE)
         users = self._context.doors.access.state.users
-        call.show_list([shown(users[name]) for name in sorted(users)])
+        call.show_list([self._shown(call, users[name]) for name in sorted(users)])
 
     def list_without(self, call: Call) -> None:
         """List the users for whom there is no rule about queues or exchanges."""
@@ -89,7 +89,7 @@ class UserPages:
         state = self._context.doors.access.state
         call.show_list(
             [
-                shown(each)
+                self._shown(call, each)
                 for _, each in sorted(state.users.items())
                 if not any(
                     kind in state.rule_index.shelves(user_principal(each.name))
@@ -100,7 +100,11 @@ class UserPages:
 
     def show(self, call: Call) -> None:
         """Show one."""
-        call.show(shown(self.find_seen(call)))
+        call.show(self._shown(call, self.find_seen(call)))
+
+    def _shown(self, call: Call, user: User) -> UserShown:
+        is_administrator = call.could_cluster(Operation.ALTER)
+        return defined(self._context.doors.access.state, user) if is_administrator else shown(user)
 
     def find(self, name: str) -> User:
         """Return a user.
@@ -159,6 +163,8 @@ class UserPages:
         check_name(name)
         if name == "ANONYMOUS":
             raise ApiRefused(400, "ANONYMOUS is the user of clients that have not logged in")
+        if isinstance(body.password, str) and body.password_hash is not None:
+            raise ApiRefused(400, "give password or password_hash, not both")
         access = self._context.doors.access
         known = access.state.users.get(name) or User(name=name)
         user = msgspec.structs.replace(known, roles=body.roles(), epoch=0)
@@ -237,7 +243,7 @@ class UserPages:
 
 
 def defined(state: AccessState, user: User) -> UserShown:
-    """Return a user as definitions have it: with its password, if that was brought over."""
+    """Return a user as administrators see it: with its password, if that was brought over."""
     for each in state.credentials_of(user.name):
         if isinstance(each, SaltedDigest):
             text, algorithm = write_salted_digest(each)
@@ -248,7 +254,7 @@ def defined(state: AccessState, user: User) -> UserShown:
 
 
 def shown(user: User) -> UserShown:
-    """Return a user as clients see it."""
+    """Return a user as others see it."""
     return UserShown(name=user.name, tags=list(user.roles))
 
 

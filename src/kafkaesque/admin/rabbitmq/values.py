@@ -350,7 +350,8 @@ class MessageShown(Answer, frozen=True, kw_only=True):
     payload: str
     payload_bytes: int
     payload_encoding: str
-    properties: dict[str, AnyJson]
+    #: Without any an empty list, as Erlang has it.
+    properties: dict[str, AnyJson] | list[AnyJson]
     routing_key: str
     exchange: str
     redelivered: bool
@@ -361,7 +362,7 @@ class MessageShown(Answer, frozen=True, kw_only=True):
 
 
 class UserShown(Answer, frozen=True, kw_only=True):
-    """A user; what passwords are checked against is shown in definitions only."""
+    """A user; a password that was brought over is shown to those who could export it."""
 
     name: str
     tags: list[str]

@@ -8,6 +8,7 @@ from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.transactions import error_of
+from kafkaesque.model.pattern_errors import reason_of
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.describe_transactions_request import (
     DescribeTransactionsRequest,
@@ -150,5 +151,5 @@ def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
         options.log_errors = False
         compiled = re2.compile(pattern, options=options)
     except re2.error as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(reason_of(error)) from error
     return lambda transactional_id: compiled.fullmatch(transactional_id) is not None

@@ -4,6 +4,7 @@ from typing import Any
 
 from kafkaesque.groups.consumer.topics import TopicCatalog
 from kafkaesque.model.errors import KafkaesqueError
+from kafkaesque.model.pattern_errors import reason_of
 
 #: What one compiled expression may take; longer ones are refused as too large.
 MEMORY_BYTES_MAX = 1024 * 1024
@@ -77,9 +78,7 @@ class Expressions:
             try:
                 compiled = re2.compile(expression, options)
             except re2.error as error:
-                (reason,) = error.args or ("",)
-                text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-                raise BadExpression(text) from error
+                raise BadExpression(reason_of(error)) from error
             if len(self._compiled) >= CACHED_MAX:
                 self._compiled.clear()
             self._compiled[expression] = compiled
