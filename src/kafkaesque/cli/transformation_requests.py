@@ -1,6 +1,8 @@
 """Transformations: rules in files, and requests to the admin ports that keep them."""
 
+import difflib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -140,6 +142,13 @@ def delete(bootstrap: str, vhost: str, name: str) -> None:
         CommandFailed: no admin port answers, or it refuses.
     """
     _ask(bootstrap, "DELETE", _path(vhost, name), object)
+
+
+def unknown(name: str, there: Sequence[str]) -> CommandFailed:
+    """Return the failure for one that is not there, with the name that may be meant."""
+    near = difflib.get_close_matches(name, there, n=1)
+    hint = f"did you mean {near[0]}?" if near else "kafkaesque transformation list"
+    return CommandFailed(f"transformation {name} does not exist", hint=hint)
 
 
 def try_out(

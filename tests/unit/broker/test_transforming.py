@@ -72,7 +72,8 @@ SET = {"do": "set", "at": "headers.by", "value": "a"}
 
 
 def rule(*steps: object, **more: object) -> Rule:
-    return read_rule(json.dumps({"steps": steps, **more}).encode())
+    said = {name: value for name, value in more.items() if value != ""}
+    return read_rule(json.dumps({"steps": steps, **said}).encode())
 
 
 def made_of(content: Content, *steps: object, **more: object) -> Content:
@@ -543,6 +544,15 @@ def test_what_is_so_already_takes_no_record(cluster: Cluster) -> None:
         ("\udc80", rule(SET), BadArgument, "UTF-8"),
         ("t", rule(), BadArgument, "without a step"),
         ("t", rule(SET, when="a ="), BadArgument, "when:"),
+        ("t", rule(SET, when="'a'"), BadArgument, "when: a text or a number is no condition"),
+        ("t", rule({**SET, "at": "$"}), BadArgument, "stand in quotes"),
+        ("t", rule({**SET, "at": "headers.a$b"}), BadArgument, "stand in quotes"),
+        (
+            "t",
+            rule({"do": "template", "at": "a", "text": "{$}"}),
+            BadArgument,
+            r"'\$' is no place",
+        ),
         ("t", rule(SET, failures="nowhere"), NoSuchQueue, "no queue 'nowhere'"),
         ("t", rule(SET, failures="cursor"), InvalidRequest, "from a topic"),
         ("t", rule({**SET, "at": "headers.kafkaesque.priority"}), BadArgument, "no place"),

@@ -1,4 +1,4 @@
-"""`kafkaesque transformation test --queue` says how it shows a body."""
+"""`kafkaesque transformation`: how `test` shows a body, and what `delete` does not find."""
 
 import pytest
 from typer.testing import CliRunner
@@ -6,7 +6,8 @@ from typer.testing import CliRunner
 from kafkaesque.cli import transformation_requests
 from kafkaesque.cli.app import app as kafkaesque
 from kafkaesque.cli.commands.transformation import app
-from kafkaesque.cli.transformation_requests import Body, Trial, TriedMessage
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.transformation_requests import Body, Stored, Trial, TriedMessage
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,24 @@ def test_a_rule_is_tried_by_either_name() -> None:
     assert [each.exit_code for each in told] == [0, 0]
     assert '{"new":7}' in told[0].stdout
     assert told[0].stdout == told[1].stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("v20", "did you mean v2?"), ("nosuch", "kafkaesque transformation list")]
+)
+def test_what_is_not_there_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    there = [Stored(vhost="/", name="v2", rule="{}", bindings=0)]
+    deleted: list[str] = []
+    monkeypatch.setattr(transformation_requests, "list_all", lambda *_: there)
+    monkeypatch.setattr(
+        transformation_requests, "delete", lambda _, __, which: deleted.append(which)
+    )
+    failure = CliRunner().invoke(app, ["delete", name, "--yes"]).exception
+    assert isinstance(failure, CommandFailed)
+    assert (failure.message, failure.hint) == (f"transformation {name} does not exist", hint)
+    told = CliRunner().invoke(app, ["delete", name, "--yes", "--if-exists"])
+    assert (told.exit_code, told.stdout, deleted) == (0, "deleted nothing\n", [])
+    told = CliRunner().invoke(app, ["delete", "v2", "--yes"])
+    assert (told.exit_code, told.stdout, deleted) == (0, "deleted transformation v2\n", ["v2"])

@@ -364,6 +364,7 @@ def test_an_equivalent_exchange_is_declared_already() -> None:
         ("amq.topic", "q1", "k" * 256, {}, BadName, "255 bytes"),
         ("amq.topic", "q1", "\udcff", {}, errors.BadArgument, "UTF-8"),
         ("amq.topic", "q1", "", {"x_filter": "a ="}, errors.BadArgument, "x-filter: a value"),
+        ("amq.topic", "q1", "", {"x_filter": "'a'"}, errors.BadArgument, "no condition"),
         ("amq.topic", "q1", "", {"x_filter": 1}, errors.BadArgument, "a text"),
         ("amq.topic", "q1", "", {"x_longest_match": 1}, errors.BadArgument, "true or false"),
         ("amq.direct", "q1", "", {"x_longest_match": True}, errors.BadArgument, "no place"),

@@ -8,7 +8,7 @@ import pytest
 from kafkaesque.routing.errors import BadSelector
 from kafkaesque.routing.message import JSON_BYTES_MAX, RoutedMessage
 from kafkaesque.routing.selectors.like import TEXT_LENGTH_MAX, LikePattern
-from kafkaesque.routing.selectors.selector import NESTING_MAX, Selector
+from kafkaesque.routing.selectors.selector import NESTING_MAX, Selector, read_selector
 from kafkaesque.routing.selectors.tokens import SELECTOR_LENGTH_MAX
 
 MESSAGE = RoutedMessage(
@@ -177,6 +177,51 @@ def test_a_long_selector_is_refused_and_one_below_the_bound_runs() -> None:
 )
 def test_a_body_that_cannot_be_read_is_unknown(body: bytes) -> None:
     assert Selector("$.a = 1").value(RoutedMessage(body=body)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("'a'", 0),
+        ("1", 0),
+        ("-weight", 0),
+        ("weight + 1", 0),
+        ("('a')", 0),
+        ("color = 'red' OR 1", 17),
+        ("'x' AND color = 'red'", 0),
+        ("color = 'red' AND (missing = 1 OR 'b')", 34),
+        ("NOT 'a'", 4),
+        ("is_new AND NOT (1)", 15),
+    ],
+)
+def test_a_value_is_no_condition(text: str, position: int) -> None:
+    with pytest.raises(BadSelector, match="no condition: compare it") as error:
+        read_selector(text)
+    assert error.value.position == position
+    # One that was taken before is still read, and true for nothing that it was not.
+    assert Selector(text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "is_new",
+        "TRUE",
+        "properties.routing_key",
+        "$.order.total",
+        "(is_new)",
+        "NOT is_new OR (TRUE)",
+        "1 = 1",
+        "(1) + 2 = weight",
+        "'a' IN ('a')",
+        "'a' LIKE 'a'",
+        "1 IS NOT NULL",
+        "1 BETWEEN 0 AND 2",
+        "NOT (1 = 2) AND 'a' = color",
+    ],
+)
+def test_conditions(text: str) -> None:
+    assert read_selector(text).misfit is None
 
 
 def test_numbers_of_a_protocols_own_types() -> None:

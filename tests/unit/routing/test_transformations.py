@@ -224,6 +224,20 @@ def test_values_that_are_not_jsons(value: object, what: str) -> None:
         applied({"do": "rename", "at": "h", "to": "$.h"}, h=value)
 
 
+def test_a_queue_for_failures_has_a_name() -> None:
+    raw = b'{"failures": "", "steps": [{"do": "drop", "at": "a"}]}'
+    with pytest.raises(BadRule, match=r"length >= 1 - at `\$.failures`"):
+        read_rule(raw)
+
+
+def test_what_was_taken_before_is_read_again() -> None:
+    """Rules that are kept are compiled when a broker starts, also those that are refused now."""
+    found = rule({"do": "set", "at": "$", "value": 1}, when="a OR 1")
+    assert Transformation(found).apply(message(a=True)).headers == {"a": True, "$": 1}
+    quoted = rule({"do": "set", "at": 'headers."$"', "value": 1})
+    assert not any(place.lacks_quotes for place in Transformation(quoted).places)
+
+
 def test_large_whole_numbers_of_a_body_stay_exact() -> None:
     steps = rule({"do": "set", "at": "$.a", "value": 1})
     assert body_of(Transformation(steps).apply(message(BODY))) == {**BODY, "a": 1}

@@ -11,6 +11,7 @@ from kafkaesque.cli.arguments import (
     JsonOption,
     YesOption,
     ask_first,
+    check_can_ask,
     new_app,
     parse_pairs,
     wrong_usage,
@@ -266,6 +267,9 @@ def describe(
 @app.command()
 def delete(
     name: NameArgument,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Succeed if the transformation does not exist.")
+    ] = False,
     yes: YesOption = False,
     vhost: VhostOption = "/",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -279,10 +283,17 @@ def delete(
     """
     from kafkaesque.cli import transformation_requests as requests
 
+    check_can_ask("transformation delete", yes=yes)
+    screen, document = Screen(json=json), {"transformation": name, "vhost": vhost}
+    there = [each.name for each in requests.list_all(bootstrap, vhost)]
+    if name not in there:
+        if not if_exists:
+            raise requests.unknown(name, there)
+        screen.done("deleted nothing", document)
+        return
     ask_first("transformation delete", f"Delete transformation {name}?", yes=yes)
     requests.delete(bootstrap, vhost, name)
-    document = {"transformation": name, "vhost": vhost}
-    Screen(json=json).done(f"deleted transformation {name}", document)
+    screen.done(f"deleted transformation {name}", document)
 
 
 def _document(found: "Stored") -> dict[str, object]:

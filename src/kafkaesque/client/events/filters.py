@@ -9,7 +9,7 @@ from kafkaesque.client.streams.records import StreamRecord
 from kafkaesque.routing.errors import BadName, BadSelector
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.names import AMQP, MANY, ONE, NameFilter
-from kafkaesque.routing.selectors.selector import Selector
+from kafkaesque.routing.selectors.selector import read_selector
 
 #: Topics that begin so are the brokers' own.
 _INTERNAL: Final = "__"
@@ -49,7 +49,7 @@ class CompiledFilter:
                 )
         try:
             self._names: Final = AMQP.read_filter(wanted.topics)
-            self._selector: Final = Selector(wanted.where) if wanted.where else None
+            self._selector: Final = read_selector(wanted.where) if wanted.where else None
         except (BadName, BadSelector) as error:
             raise InvalidArgument(f"{wanted.where or wanted.topics!r}: {error}") from None
         #: A topic, or a regular expression as librdkafka has them.

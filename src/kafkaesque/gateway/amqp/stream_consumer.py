@@ -39,7 +39,7 @@ from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
 from kafkaesque.protocols.amqp.properties import Properties, write_properties
 from kafkaesque.protocols.amqp.wire import SHORT_STRING_BYTES_MAX, Timestamp
 from kafkaesque.routing.exchanges.errors import BadArgument
-from kafkaesque.routing.exchanges.kinds import read_filter
+from kafkaesque.routing.exchanges.kinds import check_filter
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.selectors.selector import Selector
 from kafkaesque.transactions.committed_filter import CommittedFilter
@@ -110,7 +110,7 @@ def read_wanted(arguments: Mapping[str, object], method: m.BasicConsume) -> Sele
         AmqpError: it is none.
     """
     try:
-        return read_filter(arguments)
+        return check_filter(arguments)
     except BadArgument as error:
         raise failed(ReplyCode.PRECONDITION_FAILED, f"invalid arg: {error}", method) from None
 

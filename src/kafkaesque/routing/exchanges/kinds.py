@@ -1,11 +1,12 @@
 """Types of exchanges, and what each makes of arguments."""
 
+from collections.abc import Callable
 from enum import Enum
 
 from kafkaesque.routing.errors import BadSelector
 from kafkaesque.routing.exchanges.errors import BadArgument, UnknownExchangeKind
 from kafkaesque.routing.exchanges.records import Arguments
-from kafkaesque.routing.selectors.selector import Selector
+from kafkaesque.routing.selectors.selector import Selector, read_selector
 
 
 class Kind(Enum):
@@ -132,7 +133,7 @@ def check_binding(kind: Kind, key: str, arguments: Arguments) -> None:
     read_key_levels(arguments)
     read_transformation(arguments)
     _check_longest_match(kind, arguments)
-    if read_filter(arguments) is not None and kind in CHOOSING:
+    if check_filter(arguments) is not None and kind in CHOOSING:
         raise BadArgument(f"{FILTER} has no place in an exchange of type {kind.value}")
 
 
@@ -186,18 +187,31 @@ def read_transformation(arguments: Arguments) -> str:
     return found
 
 
+def check_filter(arguments: Arguments) -> Selector | None:
+    """Return the filter that somebody gives now, compiled; see `read_selector`.
+
+    Raises:
+        BadArgument: it is no selector, or no condition.
+    """
+    return _read_filter(arguments, read_selector)
+
+
 def read_filter(arguments: Arguments) -> Selector | None:
     """Return the filter that a binding's arguments have, compiled.
 
     Raises:
         BadArgument: it is no selector.
     """
+    return _read_filter(arguments, Selector)
+
+
+def _read_filter(arguments: Arguments, read: Callable[[str], Selector]) -> Selector | None:
     text = arguments.get(FILTER)
     if text is None:
         return None
     if not isinstance(text, str):
         raise BadArgument(f"{FILTER} has to be a text, not {text!r}")
     try:
-        return Selector(text)
+        return read(text)
     except BadSelector as error:
         raise BadArgument(f"{FILTER}: {error}") from None

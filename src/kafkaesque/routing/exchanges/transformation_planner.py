@@ -5,6 +5,7 @@ from typing import Final
 from kafkaesque.model import message_properties
 from kafkaesque.model.errors import OverBound
 from kafkaesque.model.message_headers import OF_GATEWAYS, PREFIX
+from kafkaesque.routing.errors import BadSelector
 from kafkaesque.routing.exchanges.errors import BadArgument, NoSuchQueue, TransformationInUse
 from kafkaesque.routing.exchanges.records import (
     AnyRoutingRecord,
@@ -12,6 +13,7 @@ from kafkaesque.routing.exchanges.records import (
     TransformationRemoved,
 )
 from kafkaesque.routing.exchanges.topology import Topology, Vhost
+from kafkaesque.routing.selectors.selector import read_selector
 from kafkaesque.routing.transformations.errors import BadRule
 from kafkaesque.routing.transformations.places import Part
 from kafkaesque.routing.transformations.rules import Rule, write_rule
@@ -48,6 +50,7 @@ def check_rule(rule: Rule) -> Transformation:
     try:
         text = write_rule(rule)
         made = Transformation(rule)
+        _check_as_given_now(made)
     except (BadRule, UnicodeEncodeError) as error:
         raise BadArgument(f"the rule cannot be used: {error}") from None
     if len(text) > RULE_BYTES_MAX:
@@ -68,6 +71,22 @@ def check_rule(rule: Rule) -> Transformation:
                 " it is a property that rules do not change"
             )
     return made
+
+
+def _check_as_given_now(made: Transformation) -> None:
+    """Refuse what was taken before, and means nothing.
+
+    Raises:
+        BadRule: what `when` says is no condition, or a name needs quotes.
+    """
+    for place in made.places:
+        if place.lacks_quotes:
+            raise place.no_place()
+    if made.rule.when is not None:
+        try:
+            read_selector(made.rule.when)
+        except BadSelector as error:
+            raise BadRule(f"when: {error}") from None
 
 
 def put_transformation(topology: Topology, wanted: TransformationPut) -> list[AnyRoutingRecord]:

@@ -56,7 +56,7 @@ _COMPARISON_SIGNS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 class Selector:
     """A compiled selector."""
 
-    __slots__ = ("_term", "looks_into_body", "text")
+    __slots__ = ("_term", "looks_into_body", "misfit", "text")
 
     def __init__(self, text: str) -> None:
         """Compile a selector.
@@ -69,6 +69,8 @@ class Selector:
         self._term = parser.parse()
         #: Whether a message's body decides.
         self.looks_into_body = parser.looks_into_body
+        #: Why it is true for no message, whatever is in it: see `read_selector`.
+        self.misfit = parser.misfit
 
     def matches(self, message: RoutedMessage) -> bool:
         """Tell whether the selector is true for a message: neither false nor unknown."""
@@ -80,19 +82,40 @@ class Selector:
         return value if isinstance(value, bool) else None
 
 
+def read_selector(text: str) -> Selector:
+    """Return a selector that somebody gives now, compiled.
+
+    A text or a number in the place of a condition is refused here alone: it has been taken before,
+    and what is kept has to be read again.
+
+    Raises:
+        BadSelector: it is none; says what is wrong, and where.
+    """
+    found = Selector(text)
+    if found.misfit is not None:
+        raise found.misfit
+    return found
+
+
 class _Parser:
     """Recursive descent: each method reads what its name says, and returns it compiled."""
 
-    __slots__ = ("_at", "_depth", "_tokens", "looks_into_body")
+    __slots__ = ("_at", "_depth", "_is_value", "_tokens", "looks_into_body", "misfit")
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
+        #: Whether what was read last is a text or a number, and so neither true nor false.
+        self._is_value = False
         self.looks_into_body = False
+        #: The first value that stands where a condition has to.
+        self.misfit: BadSelector | None = None
 
     def parse(self) -> Term:
+        position = self._token.position
         term = self._disjunction()
+        self._want_condition(position)
         if self._token.kind is not Kind.END:
             self._fail("the selector should end here")
         return term
@@ -138,25 +161,52 @@ class _Parser:
 
     # -- logic
 
+    def _want_condition(self, position: int) -> None:
+        """Note that what was read last, from a position on, has to be a condition."""
+        if self._is_value and self.misfit is None:
+            self.misfit = BadSelector(
+                "a text or a number is no condition: compare it with something", position
+            )
+
     def _disjunction(self) -> Term:
-        terms = [self._conjunction()]
-        while self._takes(Kind.KEYWORD, "OR"):
-            terms.append(self._conjunction())
-        return terms[0] if len(terms) == 1 else _any_of(terms)
+        return self._joined(self._conjunction, "OR", _any_of)
 
     def _conjunction(self) -> Term:
-        terms = [self._negation()]
-        while self._takes(Kind.KEYWORD, "AND"):
-            terms.append(self._negation())
-        return terms[0] if len(terms) == 1 else _all_of(terms)
+        return self._joined(self._negation, "AND", _all_of)
+
+    def _joined(
+        self, read: Callable[[], Term], word: str, join: Callable[[list[Term]], Term]
+    ) -> Term:
+        position = self._token.position
+        terms = [read()]
+        while self._takes(Kind.KEYWORD, word):
+            self._want_condition(position)
+            position = self._token.position
+            terms.append(read())
+        if len(terms) == 1:
+            return terms[0]
+        self._want_condition(position)
+        self._is_value = False
+        return join(terms)
 
     def _negation(self) -> Term:
-        if self._takes(Kind.KEYWORD, "NOT"):
-            return _not(self._nested(self._negation))
-        return self._condition()
+        if not self._takes(Kind.KEYWORD, "NOT"):
+            return self._condition()
+        position = self._token.position
+        term = self._nested(self._negation)
+        self._want_condition(position)
+        self._is_value = False
+        return _not(term)
 
     def _condition(self) -> Term:
         left = self._sum()
+        start = self._at
+        term = self._predicate(left)
+        if self._at != start:
+            self._is_value = False
+        return term
+
+    def _predicate(self, left: Term) -> Term:
         sign = self._takes(Kind.SIGN, *_COMPARISON_SIGNS)
         if sign is not None:
             return _two(comparison(sign), left, self._sum())
@@ -242,13 +292,17 @@ class _Parser:
         rest: list[tuple[Operation, Term]] = []
         while (sign := self._takes(Kind.SIGN, *signs)) is not None:
             rest.append((arithmetic(sign), read()))
-        return _chain(first, rest) if rest else first
+        if not rest:
+            return first
+        self._is_value = True
+        return _chain(first, rest)
 
     def _signed(self) -> Term:
         sign = self._takes(Kind.SIGN, "+", "-")
         if sign is None:
             return self._primary()
         term = self._nested(self._signed)
+        self._is_value = True
         return _one(negative, term) if sign == "-" else _one(_positive, term)
 
     def _primary(self) -> Term:
@@ -257,6 +311,7 @@ class _Parser:
             term = self._nested(self._disjunction)
             self._expect(Kind.SIGN, ")")
             return term
+        self._is_value = token.kind in (Kind.STRING, Kind.NUMBER)
         if token.kind is Kind.KEYWORD and token.value in ("TRUE", "FALSE"):
             self._at += 1
             return _constant(token.value == "TRUE")

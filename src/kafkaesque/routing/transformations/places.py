@@ -38,7 +38,7 @@ class Draft:
 class Place:
     """One place, ready to be read, filled and emptied."""
 
-    __slots__ = ("_steps", "name", "part", "text")
+    __slots__ = ("_steps", "lacks_quotes", "name", "part", "text")
 
     def __init__(self, text: str) -> None:
         """Read a place.
@@ -56,6 +56,11 @@ class Place:
         except BadSelector as error:
             raise BadRule(f"{text!r} is no place: {error}") from None
         kinds = [each.kind for each in tokens]
+        #: Whether a name has the sign of paths and stands in no quotes; it was taken before.
+        self.lacks_quotes = any(
+            each.kind is Kind.NAME and "$" in str(each.value) and text[each.position] != '"'
+            for each in tokens
+        )
         if kinds == [Kind.PATH] and isinstance(tokens[0].value, tuple) and tokens[0].value:
             self.part, self._steps = Part.BODY, tokens[0].value
         elif kinds == [Kind.NAME]:
@@ -64,10 +69,14 @@ class Place:
             self.part = self._named_part(str(tokens[0].value))
             self.name = str(tokens[2].value)
         else:
-            raise BadRule(
-                f"{text!r} is no place: it is headers.NAME, properties.NAME or $.path; names with "
-                'other signs than letters, digits and _ stand in quotes, as headers."x-name"'
-            )
+            raise self.no_place()
+
+    def no_place(self) -> BadRule:
+        """Return why its text names no place."""
+        return BadRule(
+            f"{self.text!r} is no place: it is headers.NAME, properties.NAME or $.path; names with "
+            'other signs than letters, digits and _ stand in quotes, as headers."x-name"'
+        )
 
     def _named_part(self, word: str) -> Part:
         if word not in ("headers", "properties"):

@@ -63,7 +63,7 @@ class Transformed(NamedTuple):
 class Transformation:
     """A rule, compiled."""
 
-    __slots__ = ("_changes", "_needs_body", "_selector", "rule", "written")
+    __slots__ = ("_changes", "_needs_body", "_selector", "places", "rule", "written")
 
     def __init__(self, rule: Rule) -> None:
         """Compile a rule.
@@ -83,6 +83,8 @@ class Transformation:
             except BadRule as error:
                 raise BadRule(f"step {number}: {error}") from None
         self._needs_body = any(place.part is Part.BODY for place in places)
+        #: All places that steps name.
+        self.places: Final = tuple(places)
         #: Places whose value it changes, puts or takes away.
         self.written: Final = tuple(
             Place(text) for text in sorted({each for step in rule.steps for each in _written(step)})
