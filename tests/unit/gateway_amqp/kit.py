@@ -7,6 +7,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from kafkaesque.env.network import Address
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.frames import (
@@ -67,8 +69,15 @@ class AmqpClient:
     """One connection."""
 
     def __init__(
-        self, ground: Ground, name: str, *, capabilities: bool = True, vhost: str = "/"
+        self,
+        ground: Ground,
+        name: str,
+        *,
+        capabilities: bool = True,
+        vhost: str = "/",
+        frame_max: int = 0,
     ) -> None:
+        """Without a `frame_max` the broker's is agreed on."""
         self.ground = ground
         self.client = Client(ground.env, Address(name, AMQP_PORT))
         self._frames = FrameReader()
@@ -85,6 +94,9 @@ class AmqpClient:
         properties: Table = {"capabilities": dict(known)} if capabilities else {}
         self.send(0, m.ConnectionStartOk(client_properties=properties, response=b"\0guest\0guest"))
         tune = self.expect(m.ConnectionTune, 0)
+        if frame_max:
+            tune = msgspec.structs.replace(tune, frame_max=frame_max)
+            self._frames.frame_bytes_max = frame_max
         self.tune = tune
         self.send(0, m.ConnectionTuneOk(channel_max=tune.channel_max, frame_max=tune.frame_max))
         self.send(0, m.ConnectionOpen(vhost=vhost))

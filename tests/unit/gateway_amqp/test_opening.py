@@ -82,7 +82,7 @@ def test_an_open_listener_lets_everybody_in(ground: Ground, start_ok: m.Connecti
 @pytest.mark.parametrize(
     "tune",
     [
-        m.ConnectionTuneOk(frame_max=4_096),
+        m.ConnectionTuneOk(frame_max=4_095),
         m.ConnectionTuneOk(frame_max=200_000),
         m.ConnectionTuneOk(channel_max=3_000, frame_max=8_192),
     ],
@@ -93,6 +93,15 @@ def test_limits_beyond_ours_are_refused(ground: Ground, tune: m.ConnectionTuneOk
     raw.link.write((PROTOCOL_HEADER + frame(0, start_ok) + frame(0, tune),))
     ground.loop.run_until(lambda: raw.is_closed, PATIENCE_MS)
     assert b"NOT_ALLOWED - negotiated" in raw.received
+
+
+def test_the_smallest_frames_that_the_specification_allows(ground: Ground) -> None:
+    client = AmqpClient(ground, ground.cluster.names[0], frame_max=4_096)
+    client.open()
+    queue, body = client.queue(), bytes(range(256)) * 100
+    client.send_content(m.BasicPublish(routing_key=queue), body)
+    # A frame that is longer than was agreed on would be refused as it is read.
+    assert client.get(queue)[2] == body
 
 
 def test_there_is_no_such_virtual_host(ground: Ground) -> None:

@@ -151,7 +151,21 @@ CONNECTION_ERRORS = [
     *FRAME_ERRORS,
     (write_frame(METHOD, 1, b"\0\x3c"), ReplyCode.SYNTAX_ERROR, "at least 4 bytes"),
     (write_frame(METHOD, 1, b"\0\x3c\0\x63"), ReplyCode.COMMAND_INVALID, "unknown method 60.99"),
-    (write_frame(METHOD, 1, b"\0\x3c\0\x14\0"), ReplyCode.SYNTAX_ERROR, "BasicConsume cannot"),
+    (
+        write_frame(METHOD, 1, b"\0\x3c\0\x14\0"),
+        ReplyCode.SYNTAX_ERROR,
+        "BasicConsume cannot be read: it ends too soon",
+    ),
+    (
+        write_frame(METHOD, 1, b"\0\x3c\0\x46\0\0"),
+        ReplyCode.SYNTAX_ERROR,
+        "BasicGet cannot be read: it ends too soon",
+    ),
+    (
+        write_frame(METHOD, 1, b"\0\x3c\0\x3c"),
+        ReplyCode.COMMAND_INVALID,
+        "BasicDeliver: only a broker sends this",
+    ),
     (write_frame(METHOD, 1, b"\0\x3c\0\x28\0"), ReplyCode.SYNTAX_ERROR, "BasicPublish cannot"),
     (write_frame(METHOD, 1, b"\0\x3c\0\x50\0"), ReplyCode.SYNTAX_ERROR, "BasicAck cannot"),
     (write_frame(METHOD, 1, b"\0\x5a\0\x14\0"), ReplyCode.SYNTAX_ERROR, "1 bytes too many"),
@@ -294,7 +308,7 @@ def test_a_client_closes_the_connection() -> None:
         (m.ConnectionTuneOk(channel_max=101, frame_max=9000), "channel_max = 101 is higher"),
         (m.ConnectionTuneOk(channel_max=0, frame_max=9000), "channel_max = no limit is higher"),
         (m.ConnectionTuneOk(channel_max=1, frame_max=10_001), "frame_max = 10001 is higher"),
-        (m.ConnectionTuneOk(channel_max=1, frame_max=8191), "frame_max = 8191 is lower"),
+        (m.ConnectionTuneOk(channel_max=1, frame_max=4095), "frame_max = 4095 is lower"),
     ],
 )
 def test_limits_above_ours_are_not_allowed(tune: m.ConnectionTuneOk, what: str) -> None:

@@ -43,6 +43,7 @@ from kafkaesque.protocols.amqp.events import (
 )
 from kafkaesque.protocols.amqp.frames import (
     BODY,
+    FRAME_BYTES_AGREED_MIN,
     FRAME_BYTES_MIN,
     HEADER,
     HEARTBEAT,
@@ -329,10 +330,10 @@ class Connection:
                     f"negotiated {name} = {shown} is higher than the maximum allowed value ({mine})"
                 )
                 raise _not_allowed(what, agreed)
-        if agreed.frame_max and agreed.frame_max < FRAME_BYTES_MIN:
+        if agreed.frame_max and agreed.frame_max < FRAME_BYTES_AGREED_MIN:
             what = (
                 f"negotiated frame_max = {agreed.frame_max} is lower than the minimum allowed "
-                f"value ({FRAME_BYTES_MIN})"
+                f"value ({FRAME_BYTES_AGREED_MIN})"
             )
             raise _not_allowed(what, agreed)
         self.frame_bytes_max = agreed.frame_max or FRAME_BYTES_MAX
@@ -385,11 +386,13 @@ class Connection:
             tag, multiple = read_ack(payload)
             events.append(Acknowledged(channel=number, delivery_tag=tag, multiple=multiple))
             return
+        sent = method_kind(payload)
+        if sent is not ChannelOpen and sent not in CLIENT_METHODS:
+            # Whatever it says.
+            raise _invalid(sent, "only a broker sends this here")
         method = read_method(payload)
         if isinstance(method, ChannelOpen):
             raise _failed(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", ChannelOpen)
-        if type(method) not in CLIENT_METHODS:
-            raise _invalid(type(method), "only a broker sends this here")
         error = refusal(method)
         if error is not None:
             raise error

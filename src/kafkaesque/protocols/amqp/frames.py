@@ -22,6 +22,8 @@ FRAME_END: Final = 0xCE
 FRAME_END_BYTE: Final = b"\xce"
 #: Frame header and end.
 OVERHEAD_BYTES: Final = 8
+#: The least that peers may agree on: the specification's `frame-min-size`.
+FRAME_BYTES_AGREED_MIN: Final = 4096
 #: What both sides keep to before they have agreed on another limit; as much as every peer can take.
 FRAME_BYTES_MIN: Final = 8192
 FRAME_BYTES_MAX_DEFAULT: Final = 131_072

@@ -19,6 +19,7 @@ from kafkaesque.protocols.amqp.wire import (
     read_short_string,
     read_table,
     syntax_error,
+    what_is_wrong,
     write_long_string,
     write_short_string,
     write_table,
@@ -78,7 +79,9 @@ def read_method(data: Buffer) -> Method:
     try:
         return _read(kind, data)
     except MALFORMED as error:
-        raise _at(kind, syntax_error(f"{kind.__name__} cannot be read: {error}")) from None
+        raise _at(
+            kind, syntax_error(f"{kind.__name__} cannot be read: {what_is_wrong(error)}")
+        ) from None
     except AmqpError as error:
         raise _at(kind, error) from None
 

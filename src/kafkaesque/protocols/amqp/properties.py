@@ -24,6 +24,7 @@ from kafkaesque.protocols.amqp.wire import (
     read_short_string,
     read_table,
     syntax_error,
+    what_is_wrong,
     write_short_string,
     write_table,
 )
@@ -98,7 +99,7 @@ def read_properties(raw: Buffer) -> Properties:
             if flags & flag:
                 values[name], at = read(raw, at)
     except MALFORMED as error:
-        raise syntax_error(f"properties cannot be read: {error}") from None
+        raise syntax_error(f"properties cannot be read: {what_is_wrong(error)}") from None
     if at != len(raw):
         raise syntax_error(f"properties have {len(raw) - at} bytes too many")
     return Properties(**values)

@@ -25,6 +25,14 @@ NESTING_MAX: Final = 32
 #: What reading past the end of a buffer, or a number that does not exist, raises.
 MALFORMED: Final = (struct_error, IndexError, ValueError, OverflowError, ArithmeticError)
 
+
+def what_is_wrong(error: Exception) -> str:
+    """Return one of MALFORMED in words of ours: Python's say nothing to the peer."""
+    if isinstance(error, struct_error | IndexError):
+        return "it ends too soon"
+    return "it has a value that cannot be"
+
+
 U8, U16, U32, U64 = Struct(">B"), Struct(">H"), Struct(">I"), Struct(">Q")
 _I8, _I16, _I32, _I64 = Struct(">b"), Struct(">h"), Struct(">i"), Struct(">q")
 _F32, _F64 = Struct(">f"), Struct(">d")

@@ -88,7 +88,7 @@ def read_demands(arguments: Arguments) -> tuple[bool, tuple[tuple[str, object], 
     """Return whether all have to be met, and what a binding demands; None stands for any value."""
     is_all, with_x = MATCH_WORDS[str(arguments.get(MATCH, "all"))]
     demands = [
-        (name, value)
+        (name, comparable(value))
         for name, value in arguments.items()
         if name not in (MATCH, FILTER, TRANSFORMATION) and (with_x or not name.startswith("x-"))
     ]
@@ -96,13 +96,16 @@ def read_demands(arguments: Arguments) -> tuple[bool, tuple[tuple[str, object], 
 
 
 def comparable(value: object) -> object:
-    """Return a header's value as arguments have it, which are written down and read again.
+    """Return the value of a header, or of an argument, as they are compared.
 
-    Metadata have no decimals: there they are texts.
+    Arguments were written down and read again, where decimals are texts. Bytes are the text that
+    they are, as in RabbitMQ.
     """
     match value:
         case bool() | str():
             return value
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).decode(errors="surrogateescape")
         case int():
             return int(value)
         case Decimal():

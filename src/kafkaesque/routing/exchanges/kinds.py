@@ -79,6 +79,8 @@ def matching_kind(kind: Kind, arguments: Arguments) -> Kind:
     if kind is not Kind.DELAYED:
         return kind
     word = arguments.get(DELAYED_TYPE)
+    if word is None:
+        raise BadArgument(f"{DELAYED_TYPE} is missing: it names the type that routes the messages")
     try:
         found = Kind(word)
     except ValueError:
