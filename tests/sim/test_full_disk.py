@@ -195,6 +195,25 @@ def test_a_disk_that_fills_up_while_the_broker_runs_stops_nobody_else() -> None:
     goes_on(scenario, full)
 
 
+def test_a_disk_that_something_else_fills_is_noticed_though_nobody_writes() -> None:
+    scenario = Scenario(8)
+    scenario.write(50)
+    scenario.settle()
+    full = scenario.leader
+    drive = scenario.world.machines[full].drive
+    broker = scenario.broker(full)
+    errors: list[str] = []
+    broker.reports.error = errors.append
+    drive.faults.capacity_bytes = drive.used_bytes() + ROOM_BYTES
+    scenario.loop.run_for(1_000)
+    (told,) = errors
+    assert "takes no records: only" in told
+    assert is_full(scenario, full)
+    drive.faults.capacity_bytes = None
+    scenario.loop.run_until(lambda: bool(scenario.told("accepts records again: its disk")), 1_000)
+    goes_on(scenario, full)
+
+
 def test_a_full_broker_whose_copy_has_nothing_more_that_is_kept_gives_it_up() -> None:
     scenario = Scenario(9)
     scenario.write(600)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kafkaesque.cli.doctor.facts import BrokerFacts, Facts
+from kafkaesque.cli.screen import size_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class BrokerDetails:
         if self.disk_free_bytes is None or not self.disk_total_bytes:
             return None
         percent = 100 * self.disk_free_bytes / self.disk_total_bytes
-        return f"{self.disk_free_bytes / 1e9:.1f} GB ({percent:.0f}%)"
+        return f"{size_text(self.disk_free_bytes)} ({percent:.0f}%)"
 
 
 def details_of(facts: Facts) -> list[BrokerDetails]:

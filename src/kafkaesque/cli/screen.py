@@ -110,6 +110,15 @@ def _rich_progress(what: str, total: int | None, is_bytes: bool) -> Iterator[Pro
         yield Bar()
 
 
+def size_text(size_bytes: float) -> str:
+    """Return a number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size_bytes < 1_000:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1_000
+    return f"{size_bytes:.1f} TB"
+
+
 def _plain(cell: Cell) -> str:
     """Return a cell that never breaks the line or the column that it stands in."""
     if cell is None or cell == "":

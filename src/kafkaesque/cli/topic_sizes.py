@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kafkaesque.cli.screen import Cell
+from kafkaesque.cli.screen import Cell, size_text
 
 #: Of one page of the API.
 PAGE_MAX: Final = 1_000
@@ -118,15 +118,6 @@ def size_cells(known: TopicSizes | None, name: str) -> tuple[Cell, ...]:
         return cells
     rate = known.rates.get(name)
     return (*cells, None if rate is None else f"{rate:.1f}")
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size_bytes < 1_000:
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1_000
-    return f"{size_bytes:.1f} TB"
 
 
 def _quote(text: str) -> str:

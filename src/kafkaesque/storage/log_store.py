@@ -338,13 +338,8 @@ class LogStore:
             self._check_space()
 
     def look_at_disk(self) -> None:
-        """Notice that the disk is gone, or another one is in its place, though nobody writes."""
-        if self._bench.has_failed:
-            return
-        try:
-            self._bench.disk.free_bytes()
-        except DiskFailed as error:
-            self._fail(error)
+        """Notice, though nobody writes, that the disk is gone, is full, or has space again."""
+        self._check_space()
 
     def submit(self, on_durable: Callable[[], None] | None = None) -> None:
         """Make everything queued so far durable; `on_durable` then, in the order of asking.

@@ -351,6 +351,7 @@ def test_a_disk_that_is_nearly_full_is_critical() -> None:
     small = replace(disk(120 << 20), total_bytes=420 << 20)
     finding = checks_of(with_broker(facts(), 2, disk=small))["disk-fills"]
     assert finding.severity is Severity.CRITICAL
+    assert "has 125.8 MB left, 28.6 %" in finding.what
     assert "with less than 64 MiB free that broker takes no records" in finding.cause
     enough = replace(small, free_bytes=130 << 20)
     assert not checks_of(with_broker(facts(), 2, disk=enough))

@@ -67,6 +67,30 @@ def test_a_full_disk_refuses_before_it_breaks() -> None:
     assert world.log().end_offset == end + 1
 
 
+def test_a_look_at_the_disk_says_what_it_sees_though_nobody_writes() -> None:
+    world = World(dataclasses.replace(BIG, free_bytes_min=1 << 20))
+    log = world.log()
+    world.commit()
+    # Something else fills the disk.
+    used = world.disk._used(world.disk.root)
+    world.disk.capacity = used + (1 << 20) - 1
+    world.store.look_at_disk()
+    assert isinstance(refusal(world), DiskFull)
+    # It takes records again when there is half as much more, and not before.
+    world.disk.capacity = used + (3 << 19) - 1
+    world.store.look_at_disk()
+    assert isinstance(refusal(world), DiskFull)
+    world.disk.capacity = used + (3 << 19)
+    world.store.look_at_disk()
+    assert refusal(world) is None
+    world.disk.capacity = used + (1 << 20)
+    world.store.look_at_disk()
+    assert refusal(world) is None
+    add(log, 1)
+    world.commit()
+    assert world.failures == []
+
+
 def test_a_start_on_a_full_disk_takes_records_when_there_is_enough_space() -> None:
     config = dataclasses.replace(SMALL, free_bytes_min=8_000)
     world = World(config)

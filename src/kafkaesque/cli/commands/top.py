@@ -151,7 +151,7 @@ def _tables(brokers: _Brokers, topics: "TopicSizes", groups: _Groups, rows: int)
 
 
 def _broker_row(broker: _Broker) -> tuple[Cell, ...]:
-    from kafkaesque.cli.topic_sizes import size_text
+    from kafkaesque.cli.screen import size_text
 
     name = f"{broker.id} (controller)" if broker.leads_controllers else str(broker.id)
     state = broker.state

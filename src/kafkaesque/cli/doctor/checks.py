@@ -18,7 +18,7 @@ from kafkaesque.cli.doctor.partition_checks import (
 from kafkaesque.cli.doctor.queue_checks import check_queues
 from kafkaesque.cli.doctor.settings_checks import check_settings
 from kafkaesque.cli.moving_replicas import Moves
-from kafkaesque.cli.screen import counted
+from kafkaesque.cli.screen import counted, size_text
 from kafkaesque.storage.config import StorageConfig
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -223,7 +223,7 @@ def check_disks(facts: Facts, limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 check="disk-fills",
                 severity=CRITICAL if is_nearly_full else WARNING,
-                what=f"the disk of broker {broker.id} has {disk.free_bytes / 1e9:.1f} GB left, "
+                what=f"the disk of broker {broker.id} has {size_text(disk.free_bytes)} left, "
                 f"{percent:.1f} % ({disk.directory})",
                 cause="topics keep more than the disk holds, or something else fills it; with less "
                 f"than {_KEPT_BYTES >> 20} MiB free that broker takes no records",
