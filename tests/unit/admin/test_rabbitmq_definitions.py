@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.admin.rabbitmq.definitions import PER_TURN_MAX
 from tests.unit.admin.test_rabbitmq_rights import ask as ask_api
 from tests.unit.admin.told import Told
 from tests.unit.admin.visits import AdminCluster
@@ -513,6 +514,20 @@ def test_what_is_in_a_file_twice_has_to_be_the_same(
     file[part].pop()
     assert ask(cluster, "POST", "/definitions", file).status == 204
     assert ask(cluster, "DELETE", "/vhosts/twice").status == 204
+
+
+def test_a_mistake_behind_many_things_is_found_before_anything_is_changed(
+    cluster: AdminCluster,
+) -> None:
+    queues = [{"name": f"q{number}", "vhost": "many"} for number in range(PER_TURN_MAX * 2)]
+    bindings = [{**BINDING, "vhost": "many", "destination": each["name"]} for each in queues]
+    file: dict[str, Any] = {"vhosts": [{"name": "many"}], "queues": queues, "bindings": bindings}
+    bindings[-1] = {**bindings[-1], "arguments": {"x-match": "some"}}
+    told = ask(cluster, "POST", "/definitions", file)
+    assert told.status == 400, told
+    assert "x-match" in told.json["reason"]
+    assert ask(cluster, "GET", "/vhosts/many").status == 404
+    assert not [each for each in cluster.live.reports if "could not be" in each]
 
 
 def test_an_import_is_checked_with_what_is_there_and_what_comes_before_in_the_file(

@@ -111,7 +111,7 @@ def test_the_health_of_a_node_is_that_of_the_one_that_is_named(
     ground.kill(3)
     status, said = told(asking, "GET", f"{path}/kafkaesque@3")
     assert (status, said["status"]) == (503, "failed")
-    assert "broker 3 does not answer" in said["reason"]
+    assert "broker 3" in said["reason"]
     assert told(asking, "GET", f"{path}/kafkaesque@1") == (200, {"status": "ok"})
 
 

@@ -7,7 +7,7 @@ as it is, so an import that has ended in the middle can be asked for again. Noth
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -64,6 +64,8 @@ OPERATOR_POLICY: Final = "operator_policy"
 #: RabbitMQ has no such component.
 TRANSFORMATION: Final = "transformation"
 _KINDS: Final = ("queue", "exchange", "topic")
+#: Commands that are planned in one turn of the loop: some milliseconds of work.
+PER_TURN_MAX: Final = 100
 Scope = str | msgspec.UnsetType
 _Scoped = (
     DefinedPolicy
@@ -175,21 +177,21 @@ class DefinitionPages:
             self._topic_permissions.plan(_user_of(each, users), _vhost_of(each, known), each)
             for each in wanted.topic_permissions
         ]
-        self._rehearse([*commands, *rest])
 
         def on_users(planned: Sequence[Command]) -> None:
             every = [*commands, *planned, *permissions, *rest]
             self._context.submit_many(call, every, call.done)
 
-        self._plan_users(call, wanted.users, on_users)
+        self._rehearse(
+            call, [*commands, *rest], lambda: self._plan_users(call, wanted.users, on_users)
+        )
 
     def import_vhost(self, call: Call) -> None:
         """Bring in what a file says of one virtual host."""
         call.need_cluster(Operation.ALTER)
         name = self._context.vhost(call).name
         commands = self._plan(call, call.body(Definitions), lambda _: name)
-        self._rehearse(commands)
-        self._context.submit_many(call, commands, call.done)
+        self._rehearse(call, commands, lambda: self._context.submit_many(call, commands, call.done))
 
     def _plan_users(
         self, call: Call, users: Iterable[DefinedUser], then: Callable[[list[Command]], None]
@@ -253,18 +255,28 @@ class DefinitionPages:
             if seen[name] is alone:
                 yield from self._queues.plan(name, queue)
 
-    def _rehearse(self, commands: Sequence[Command]) -> None:
-        """Check that all can be done, one after the other.
+    def _rehearse(self, call: Call, commands: Sequence[Command], then: Callable[[], None]) -> None:
+        """Go on if all can be done, one after the other: few are looked at in each turn.
 
         Raises:
             ApiRefused: one cannot.
         """
         rehearsal = Rehearsal(self._context.doors.cluster.state)
-        for command in chain.from_iterable(stages_of(commands)):
-            try:
-                rehearsal.plan(command)
-            except REFUSALS as refusal:
-                raise ApiRefused(400, f"{_subject(command)}: {refusal}") from None
+        left = chain.from_iterable(stages_of(commands))
+
+        def go_on() -> None:
+            few = list(islice(left, PER_TURN_MAX))
+            for command in few:
+                try:
+                    rehearsal.plan(command)
+                except REFUSALS as refusal:
+                    raise ApiRefused(400, f"{_subject(command)}: {refusal}") from None
+            if len(few) < PER_TURN_MAX:
+                then()
+            else:
+                self._context.doors.clock.call_soon(lambda: call.guard(go_on))
+
+        go_on()
 
 
 # -- what there is, as definitions
@@ -354,8 +366,8 @@ def _vhost_of(defined: _Scoped, known: Container[str]) -> str:
     if isinstance(vhost, msgspec.UnsetType):
         raise ApiRefused(
             400,
-            f"{_word(defined)} says no virtual host (vhost): a file of one virtual host is"
-            " imported into one, by its name",
+            f"{_word(defined)} has no vhost: a file of one virtual host is imported with the name"
+            " of one",
         )
     if vhost not in known:
         raise ApiRefused(400, f"there is no virtual host {vhost!r}, and none is defined")

@@ -77,7 +77,7 @@ class HealthPages:
 
         def on_told(told: BrokerState | Origin) -> None:
             if isinstance(told, Origin):
-                reasons = [f"broker {node} does not answer: {told.missing}"]
+                reasons = [told.missing or f"broker {node} does not answer"]
             else:
                 reasons = told.reasons
             call.guard(lambda: self._answer(call, reasons))
