@@ -520,7 +520,9 @@ def test_a_mistake_behind_many_things_is_found_before_anything_is_changed(
     cluster: AdminCluster,
 ) -> None:
     queues = [{"name": f"q{number}", "vhost": "many"} for number in range(PER_TURN_MAX * 2)]
-    bindings = [{**BINDING, "vhost": "many", "destination": each["name"]} for each in queues]
+    bindings: list[dict[str, Any]] = [
+        {**BINDING, "vhost": "many", "destination": each["name"]} for each in queues
+    ]
     file: dict[str, Any] = {"vhosts": [{"name": "many"}], "queues": queues, "bindings": bindings}
     bindings[-1] = {**bindings[-1], "arguments": {"x-match": "some"}}
     told = ask(cluster, "POST", "/definitions", file)
