@@ -1,12 +1,17 @@
 """What a partition knows of producers: from a log that may be damaged, and for compaction."""
 
 import pickle
+from collections.abc import Iterator
 
 import pytest
 
+from kafkaesque.broker.partitions import producers as producers_module
 from kafkaesque.broker.partitions.producers import PartitionProducers
+from kafkaesque.broker.replication import stored_batches
+from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.transactions import producer_entries
 from kafkaesque.transactions.aborted_index import AbortedTransaction
 from kafkaesque.transactions.producer_state import ProducerStateConfig
@@ -63,6 +68,48 @@ def test_a_damaged_header_is_damage_to_the_log(at: int, batch: int) -> None:
     world.disk.inode(path).data[batch * size + at] ^= 0x40
     with pytest.raises(StorageCorrupt, match=path):
         replay(world)
+
+
+def test_what_tables_have_decided_is_not_read_for_producers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Queues have two such batches for each message, and no producer."""
+    world = World()
+    log = world.log()
+    for _ in range(BATCHES):
+        add(log, 1, options=BatchOptions(control=True))
+    world.commit()
+
+    def read(_: object) -> None:
+        raise AssertionError("what names no producer ends no transaction")
+
+    monkeypatch.setattr(producers_module, "_marker_in", read)
+    assert replay(world)._table.end_offset == BATCHES
+
+
+def test_a_log_without_producers_is_not_read_anew_from_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers_module, "SAVE_INTERVAL_WITHOUT_PRODUCERS", BATCHES)
+    world = World()
+    log = world.log()
+    for _ in range(BATCHES):
+        add(log, 1)
+    world.commit()
+    producers = replay(world)
+    producers.maybe_save(log, log.end_offset)
+    add(log, 1)
+    world.commit()
+    world.disk.settle()
+    seen = []
+
+    def noted(of: GroupLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        seen.append(offset)
+        return stored_batches.replay(of, offset)
+
+    monkeypatch.setattr(producers_module, "replay", noted)
+    assert replay(world)._table.end_offset == BATCHES + 1
+    assert seen == [BATCHES]
 
 
 def test_what_compaction_is_told_is_gathered_without_a_look_at_each_batch(

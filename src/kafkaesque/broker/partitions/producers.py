@@ -71,6 +71,9 @@ from kafkaesque.transactions.verification_guards import Guard
 QUEUED_MAX = 20_000
 #: The file is written anew when this many offsets have come since.
 SAVE_INTERVAL_OFFSETS = 100_000
+#: And after this many where no producer is known: a start reads all that has come since, and
+#: queues have a few batches for each message.
+SAVE_INTERVAL_WITHOUT_PRODUCERS = 10_000
 #: Aborted transactions that end within one range that is read; the range ends early then.
 MARKERS_PER_READ_MAX = 1_000
 #: What the record of a control batch may decompress to.
@@ -254,6 +257,10 @@ class PartitionProducers:
 
     def note_control(self, batch: BatchHeader, data: Buffer, base_offset: int) -> None:
         """Take note of a batch with a broker's mark, which may end a transaction."""
+        if batch.producer_id == NO_PRODUCER_ID:
+            # What a table has decided, mostly. It need not be read to know that it ends nothing.
+            self._table.append_plain(base_offset, batch.last_offset_delta + 1)
+            return
         marker = _marker_in(data)
         self._table.append(
             SequencedBatch(
@@ -585,11 +592,14 @@ class PartitionProducers:
     def maybe_save(self, log: GroupLog, high_watermark: Offset) -> None:
         """Write the file if much has come since the last time; forget what the log has given up."""
         self._table.aborted.forget_before(log.start_offset)
-        if not len(self._table) or self._reader is not None:
+        if self._reader is not None:
             return
-        if log.start_offset > self._covered_offset:
-            self.cover(log, high_watermark, lambda _: None)  # There may be space again.
-        if high_watermark - self._saved_offset >= SAVE_INTERVAL_OFFSETS:
+        interval = SAVE_INTERVAL_WITHOUT_PRODUCERS
+        if len(self._table):
+            interval = SAVE_INTERVAL_OFFSETS
+            if log.start_offset > self._covered_offset:
+                self.cover(log, high_watermark, lambda _: None)  # There may be space again.
+        if high_watermark - self._saved_offset >= interval:
             try:
                 self.save(log, high_watermark)
             except DiskFailed:
