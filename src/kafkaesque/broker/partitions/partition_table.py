@@ -44,6 +44,9 @@ from kafkaesque.transactions.producer_state import ProducerStateConfig
 
 #: Partitions opened or closed in one turn, so that a topic of thousands does not stall the others.
 OPENED_PER_TURN_MAX = 50
+#: No other is opened in a turn that has taken so long. A table is fed with its log before it
+#: serves, and the broker has to answer others meanwhile.
+OPENING_MS_MAX = 20
 #: A partition whose disk could not be read is tried again after this long.
 OPEN_AGAIN_MS = 1_000
 #: So long it may take to find out whether a log that is elsewhere now surely is; then again.
@@ -238,14 +241,19 @@ class PartitionTable:
     def _open_new(self) -> None:
         """Open new groups; what cannot be opened now is asked for as a whole when it can be."""
         placed, may_make = self._metadata.state.partitions_by_group, self._metadata.is_caught_up
-        opened = 0
+        opened, begun_ms = 0, self._clock.now_ms()
         while self._new_groups:
-            if opened >= OPENED_PER_TURN_MAX:
+            if self._is_turn_over(opened, begun_ms):
                 self._ask()
                 return
             state = placed.get(self._new_groups.popleft())
             if state is not None:
                 opened += self._maybe_open(state, may_make=may_make)
+
+    def _is_turn_over(self, changed: int, begun_ms: int) -> bool:
+        """Whether the loop is to do something else before more is opened."""
+        is_late = changed > 0 and self._clock.now_ms() - begun_ms >= OPENING_MS_MAX
+        return is_late or changed >= OPENED_PER_TURN_MAX
 
     def reconcile(self) -> None:
         """Open and close what has changed, a bounded number at a time."""
@@ -254,7 +262,7 @@ class PartitionTable:
         if self._life.is_stopping or self._life.failure is not None:
             return
         placed = self._metadata.state.partitions_by_group
-        changed = 0
+        changed, begun_ms = 0, self._clock.now_ms()
         for group in list(self._partitions):
             if group not in placed or self._node not in placed[group].replicas:
                 self._remove(group)
@@ -268,7 +276,7 @@ class PartitionTable:
         # not take part.
         may_make = self._metadata.is_caught_up
         for state in placed.values():
-            if changed >= OPENED_PER_TURN_MAX:
+            if self._is_turn_over(changed, begun_ms):
                 self.reconcile_soon()
                 return
             changed += self._maybe_open(state, may_make=may_make)
