@@ -52,6 +52,8 @@ class Node:
         self.start_offset = 0
         self.committed = 0
         self.tables = [LockTable(TABLE), LockTable(OTHER)]
+        #: Whether they began with snapshots that may be gone again.
+        self.is_taken_up = False
 
     @property
     def end_offset(self) -> int:
@@ -64,16 +66,39 @@ class Node:
     def cut(self, end_offset: int) -> None:
         while self.log and self.log[-1].next_offset > end_offset:
             self.log.pop()
-        for table in self.tables:
-            assert table.cut(Offset(end_offset))
+        results = [table.cut(Offset(end_offset)) for table in self.tables]
+        if not all(results):
+            assert self.is_taken_up
+            self.take_up()
 
     def commit(self, offset: int) -> None:
         self.committed = max(self.committed, min(offset, self.end_offset))
         for table in self.tables:
             table.commit(Offset(self.committed))
 
+    def take_up(self) -> None:
+        """Begin again with the newest snapshots, which may not be committed."""
+        found: dict[int, int] = {}
+        for entry in self.log:
+            logged = read_logged(read_batch_header(entry.data), entry.data)
+            if logged is not None and logged.kind is LoggedKind.SNAPSHOT:
+                found[logged.table] = entry.base_offset
+        if len(found) < len(self.tables):
+            self.restart()
+            return
+        start = Offset(min(found.values()))
+        for table in self.tables:
+            table.begin_at(start, Offset(self.start_offset))
+        self.is_taken_up = True
+        for entry in self.log:
+            if entry.base_offset >= start:
+                feed(self.tables, entry)
+        for table in self.tables:
+            table.commit(Offset(self.committed))
+
     def restart(self) -> None:
         """Begin again with nothing but what the log still has."""
+        self.is_taken_up = False
         self.tables = [LockTable(number, Offset(self.start_offset)) for number in (TABLE, OTHER)]
         for entry in self.log:
             feed(self.tables, entry)
@@ -323,11 +348,14 @@ class Machine(RuleBasedStateMachine):
                 table.on_logged(part, Offset(entry.base_offset), Offset(entry.next_offset))
                 self.tell_others(table, entry)
 
-    @rule(which=st.integers(0, 2))
-    def restart(self, which: int) -> None:
+    @rule(which=st.integers(0, 2), is_taken_up=st.booleans())
+    def restart(self, which: int, is_taken_up: bool) -> None:
         node = self.nodes[which]
         before = [state_of(table) for table in node.tables]
-        node.restart()
+        if is_taken_up:
+            node.take_up()
+        else:
+            node.restart()
         assert [state_of(table) for table in node.tables] == before
         if which == self.leader:
             self.waiting.clear()

@@ -122,11 +122,6 @@ class ReadableLog(LogState):
             return None
         return ClosedSegment(table.segments[at], table.end_of(at, self.end_offset), self.generation)
 
-    @property
-    def segment_bases(self) -> list[Offset]:
-        """The offsets at which segments begin, rising."""
-        return [Offset(segment.base_offset) for segment in self.segments.segments]
-
     def offset_for_timestamp(
         self, timestamp: int, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
     ) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.batch import HEADER_BYTES, BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.record_errors import RecordError
@@ -27,6 +27,8 @@ CONTROL_TYPE = 20_821
 CONTROL_KEY = struct.Struct(">hh").pack(0, CONTROL_TYPE)
 #: A batch is not longer than this, but for one decision that alone is.
 PART_BYTES_MAX = 256 * 1024
+#: What a batch takes in the log beside its decisions, about.
+BATCH_BYTES = 100
 
 _VERSION = 0
 _HEAD = struct.Struct(">BBHqq")
@@ -34,6 +36,10 @@ _LENGTH = struct.Struct(">I")
 _PARTS = struct.Struct(">II")
 _OPTIONS = BatchOptions(control=True)
 _NO_PRODUCER = -1
+#: The value's first fields end before this, behind the numbers and the key of its record.
+_HEAD_BYTES_MAX = 64
+#: The bit of a varint's byte that says that another one follows.
+_MORE = 0x80
 #: What our batches may decompress to; they are not compressed.
 _BYTES_MAX = 64 * 1024 * 1024
 
@@ -73,6 +79,24 @@ def write_logged(logged: Logged) -> bytearray:
     else:
         parts += (_PARTS.pack(logged.parts_before, logged.parts_left), logged.part)
     return encode_batch([Record(0, logged.wall_ms, CONTROL_KEY, b"".join(parts), ())], _OPTIONS)
+
+
+def may_be_snapshot(header: BatchHeader, data: Buffer) -> bool:
+    """Whether a batch may be a part of a snapshot: for who looks for one among many decisions.
+
+    That needs a few bytes. What is a part for sure, `read_logged` says.
+    """
+    if not header.is_control or header.producer_id != _NO_PRODUCER:
+        return False
+    head = bytes(data[HEADER_BYTES : HEADER_BYTES + _HEAD_BYTES_MAX])
+    at = head.find(CONTROL_KEY)
+    if header.is_compressed or at < 0:
+        return True
+    at += len(CONTROL_KEY)
+    while at < len(head) and head[at] & _MORE:
+        at += 1
+    # Behind the length comes the version, then what it is.
+    return at + 2 >= len(head) or head[at + 2] != LoggedKind.DECISIONS
 
 
 def read_logged(header: BatchHeader, data: Buffer) -> Logged | None:

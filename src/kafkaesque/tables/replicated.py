@@ -16,11 +16,14 @@ that are in the log stay applied until they are cut off, because they may be com
 A table begins with a snapshot: what the log says of it before the first one that is found is no
 whole story, and is passed over. A leader whose table has none logs one at once. The others follow
 every `SNAPSHOT_BYTES` of decisions or `SNAPSHOT_RECORD_BYTES` of records, or four times the size of
-the last one. The log has to keep all from the newest committed one on, and from the kind's own
-floor on (`start_held_at`). A kind may say which records live by a snapshot (`_live_in`): then all
-else may be removed that is before the newest committed one, this table's control batches, too
-(`live_before`). Such a log has holes. A table that is fed with one knows no more what the state is,
-and begins again with the next snapshot: there is one, because nothing is removed but before one.
+the last one. A small one comes sooner, because a start replays what is behind it batch by batch:
+when batches of `SNAPSHOT_FACTOR_OF_BATCHES` times its size have come, so that snapshots stay a few
+percent of what is written, and not before `SNAPSHOT_BATCH_BYTES`. The log has to keep all from the
+newest committed one on, and from the kind's own floor on (`start_held_at`). A kind may say which
+records live by a snapshot (`_live_in`): then all else may be removed that is before the newest
+committed one, this table's control batches, too (`live_before`). Such a log has holes. A table that
+is fed with one knows no more what the state is, and begins again with the next snapshot: there is
+one, because nothing is removed but before one.
 
 Time is a field of what is logged. Deadlines go by the *lock time*: the leader's monotonic clock,
 which goes on at the last lock time in the log when another replica leads. A change of leaders may
@@ -38,7 +41,7 @@ from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.live_offsets import LiveRecords, OffsetRanges
 from kafkaesque.tables.log_table import Instant
-from kafkaesque.tables.logged import CONTROL_KEY, PART_BYTES_MAX, Logged, LoggedKind
+from kafkaesque.tables.logged import BATCH_BYTES, CONTROL_KEY, PART_BYTES_MAX, Logged, LoggedKind
 
 RequestT = TypeVar("RequestT")
 EffectT = TypeVar("EffectT")
@@ -50,6 +53,10 @@ SNAPSHOT_BYTES = 256 * 1024
 #: what the table does not need any more.
 SNAPSHOT_RECORD_BYTES = 8 * 1024 * 1024
 SNAPSHOT_FACTOR = 4
+#: It follows so many bytes of batches, too, of which each counts with what a decision's takes ...
+SNAPSHOT_BATCH_BYTES = 16 * 1024
+#: ... or as many times the size of the last one.
+SNAPSHOT_FACTOR_OF_BATCHES = 32
 #: Of so many snapshots it is known what lives by them: the newest may not be everywhere yet.
 LIVES_MAX = 4
 #: A wall time that is ahead of the leader's clock goes on so many times more slowly than that.
@@ -100,10 +107,12 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
 
     __slots__ = (
         "_applied",
+        "_batch_bytes_since_snapshot",
         "_bytes_since_snapshot",
         "_committed_floor",
         "_decisions",
         "_effects",
+        "_held_from",
         "_lives",
         "_lock_base_ms",
         "_parts",
@@ -156,7 +165,10 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self._applied: deque[_Applied[UndoT]] = deque()
         self._parts: list[tuple[int, bytes]] = []
         self._snapshot_offset: Offset | None = None
-        self._snapshot_bytes = self._bytes_since_snapshot = self._record_bytes_since_snapshot = 0
+        #: Where the log begins, if the state is known from a snapshot in its midst on.
+        self._held_from: Offset | None = None
+        self._snapshot_bytes = 0
+        self._count_anew()
         self._committed_floor: Offset | None = None
         self._lives: list[tuple[Offset, LiveRecords]] = []
         self._decisions: list[bytes] = []
@@ -278,6 +290,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
                 return
             applied.undos.append(undo)
             self._record_bytes_since_snapshot += header.size_bytes
+            self._batch_bytes_since_snapshot += BATCH_BYTES
         elif logged.table != self.number:
             return
         elif logged.kind is LoggedKind.SNAPSHOT:
@@ -285,7 +298,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         elif self.is_based:
             applied.undos.extend(map(self._apply, logged.decisions))
             self._note_times(logged)
-            self._bytes_since_snapshot += sum(map(len, logged.decisions))
+            self._count(logged)
         else:
             return
         self._push(applied)
@@ -308,8 +321,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
     def cut(self, end_offset: Offset) -> bool:
         """The log ends there now: take back what was applied after it.
 
-        False: some of it was committed, and cannot be taken back. The table is empty then, and is
-        to be fed with the log again.
+        False: some of it was committed, and cannot be taken back, or the snapshot that the table
+        was taken up with is gone. The table is empty then, and is to be fed with the log again.
         """
         self.abandon_turn()
         while self._effects and self._effects[-1][0] > end_offset:
@@ -321,6 +334,9 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         while applied and applied[-1].next_offset > end_offset:
             last = applied.pop()
             if last.is_base:
+                if self._held_from is not None:
+                    self._reset(Offset(0))
+                    return False
                 self._clear()
                 self.is_based, self.is_incomplete = False, last.was_incomplete
             for undo in reversed(last.undos):
@@ -329,9 +345,14 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self.end_offset = min(self.end_offset, end_offset)
         return True
 
-    def begin_at(self, start_offset: Offset) -> None:
-        """The log begins anew, there: what is known is none of it."""
+    def begin_at(self, start_offset: Offset, held_from: Offset | None = None) -> None:
+        """The log begins anew, there: what is known is none of it.
+
+        With `held_from` it begins there, and the table is fed from a snapshot in its midst on. That
+        may not be committed: the log is needed as it is until it is.
+        """
         self._reset(start_offset)
+        self._held_from = held_from
 
     def snapshot(self) -> tuple[Offset, bytes]:
         """Return the state and the offset that it is as of: the log's end, on this replica.
@@ -349,7 +370,9 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
     def start_held_at(self) -> Offset | None:
         """Return what the log has to keep: all from here on; None if the table needs nothing."""
         snapshot, floor = self._snapshot_offset, self._committed_floor
-        if snapshot is None or floor is None:
+        if snapshot is None:
+            return self._held_from
+        if floor is None:
             return snapshot
         return min(snapshot, floor)
 
@@ -438,7 +461,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             applied.undos, self._turn_undos = self._turn_undos, []
             self._decisions = []
             self._note_times(logged)
-            self._bytes_since_snapshot += sum(map(len, logged.decisions))
+            self._count(logged)
             if self._turn_effects:
                 self._effects.append((next_offset, self._turn_effects))
                 self._turn_effects = []
@@ -478,9 +501,12 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
     @property
     def _is_snapshot_due(self) -> bool:
         least = SNAPSHOT_FACTOR * self._snapshot_bytes
-        return self._bytes_since_snapshot >= max(
-            SNAPSHOT_BYTES, least
-        ) or self._record_bytes_since_snapshot >= max(SNAPSHOT_RECORD_BYTES, least)
+        least_of_batches = SNAPSHOT_FACTOR_OF_BATCHES * (self._snapshot_bytes + BATCH_BYTES)
+        return (
+            self._bytes_since_snapshot >= max(SNAPSHOT_BYTES, least)
+            or self._record_bytes_since_snapshot >= max(SNAPSHOT_RECORD_BYTES, least)
+            or self._batch_bytes_since_snapshot >= max(SNAPSHOT_BATCH_BYTES, least_of_batches)
+        )
 
     def take_ready(self) -> list[EffectT]:
         """Return the effects that may happen now, in order."""
@@ -516,12 +542,21 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         state = b"".join(part for _, part in parts)
         applied.snapshot_at, applied.live = Offset(parts[0][0]), self._live_in(state)
         self._snapshot_bytes = len(state)
-        self._bytes_since_snapshot = self._record_bytes_since_snapshot = 0
+        self._count_anew()
         if not self.is_based:
             applied.is_base, applied.was_incomplete = True, self.is_incomplete
             self._begin(state, logged.lock_ms, logged.wall_ms)
             if self.is_leading:
                 self._on_leading()
+
+    def _count(self, logged: Logged) -> None:
+        count = sum(map(len, logged.decisions))
+        self._bytes_since_snapshot += count
+        self._batch_bytes_since_snapshot += BATCH_BYTES + count
+
+    def _count_anew(self) -> None:
+        self._bytes_since_snapshot = self._record_bytes_since_snapshot = 0
+        self._batch_bytes_since_snapshot = 0
 
     def _begin(self, state: bytes, lock_ms: int, wall_ms: int) -> None:
         self._clear()
@@ -536,8 +571,18 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         live = LiveRecords(end_offset=offset, offsets=applied.live, control_key=CONTROL_KEY)
         self._lives.append((Offset(applied.next_offset), live))
         if len(self._lives) > LIVES_MAX:
-            # The oldest is to stay until a newer one will do, or none might ever.
-            del self._lives[1]
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Forget what lives by one snapshot, but the oldest and the newest.
+
+        The oldest is to stay until a newer one will do, or none might ever. Of the others that one
+        goes whose neighbours are nearest to each other: where replicas are far behind, a few that
+        follow one another closely would all be too new, for ever.
+        """
+        ends = [end for end, _ in self._lives]
+        gaps = [after - before for before, after in zip(ends, ends[2:], strict=False)]
+        del self._lives[1 + gaps.index(min(gaps))]
 
     def _is_behind_hole(self, header: BatchHeader, base_offset: Offset) -> bool:
         """Whether something was removed directly before a batch, or from it."""

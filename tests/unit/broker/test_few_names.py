@@ -333,7 +333,7 @@ def test_the_first_read_has_indexes_made_of_what_follows() -> None:
     answer = passed(leader, end=end)
     offsets = [each.base_offset for each in scan_batches(answer.records).batches]
     assert set(range(4, 7)) <= set(offsets) <= set(range(3, 8))
-    assert answer.next_offset == leader.log.segment_bases[-1]
+    assert answer.next_offset == leader.log.segments.segments[-1].base_offset
     assert statistics.records_passed_over > 3
 
 
@@ -494,7 +494,7 @@ def test_a_read_that_takes_long_ends_where_it_is(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(leader.indexes, "find_out", find_out_slowly)
     found = leader.ask(write_filters(("nobody",), "s"), 0, leader.log.end_offset, 5_000)
     leader.settle()
-    assert found == [(b"", leader.log.segment_bases[2])]
+    assert found == [(b"", leader.log.segments.segments[2].base_offset)]
 
 
 @pytest.mark.parametrize("what", ["opened", "read"])

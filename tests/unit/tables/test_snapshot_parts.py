@@ -62,6 +62,26 @@ def test_a_snapshot_without_its_beginning_is_none() -> None:
     assert table.snapshot()[1] == state
 
 
+def test_a_table_that_began_with_a_snapshot_in_the_midst_is_loaded_again_when_that_is_cut() -> None:
+    """An older snapshot may be in the log: to say that there is none would be to lose the state."""
+    state, table = full_state(), LockTable(TABLE)
+    table.begin_at(Offset(10), Offset(3))
+    for part in parts(state):
+        feed(table, part)
+    assert table.snapshot()[1] == state
+    # Until the snapshot is committed, the older one is needed.
+    assert table.start_held_at() == 3
+    assert not table.cut(Offset(11))
+    assert not table.is_based
+    assert table.end_offset == 0
+    table.begin_at(Offset(10), Offset(3))
+    for part in parts(state):
+        feed(table, part)
+    table.commit(Offset(12))
+    assert table.start_held_at() == 10
+    assert table.cut(Offset(12))
+
+
 def test_what_was_begun_is_known_again_after_a_cut() -> None:
     state, table = full_state(), LockTable(TABLE)
     first, second = parts(state)

@@ -6,11 +6,13 @@ it, so that one control batch for each table and turn goes into the same group c
 behind the turn's records. When leadership is lost, whoever waits is told so: what was decided for
 him may be in the log, or not.
 
-A table that is loaded is fed with the log from its newest committed snapshot on, which is looked
-for from the log's end, a segment at a time. A new replica is fed with all that it gets: the log's
-start goes no further than the tables allow. Before that snapshot the cleaner may remove what a
-table says is not needed. A table that has met such a hole, and no snapshot behind it, does not
-lead: its state is not known. That takes a truncation of what all had (`write.caching`).
+A table that is loaded is fed with the log from its newest snapshot on, which is looked for from the
+log's end, a piece at a time. Whether that is committed is not known: the hint of what is, is as old
+as the last checkpoint. Should the log be cut before it, the table is loaded again. A new replica is
+fed with all that it gets: the log's start goes no further than the tables allow. Before that
+snapshot the cleaner may remove what a table says is not needed. A table that has met such a hole,
+and no snapshot behind it, does not lead: its state is not known. That takes a truncation of what
+all had (`write.caching`).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +32,17 @@ from kafkaesque.model.live_offsets import LiveRecords
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.tables.log_table import Instant, RequestToken, Respond
-from kafkaesque.tables.logged import Logged, LoggedKind, read_logged, write_logged
+from kafkaesque.tables.logged import (
+    Logged,
+    LoggedKind,
+    may_be_snapshot,
+    read_logged,
+    write_logged,
+)
 from kafkaesque.tables.replicated import ReplicatedTable
 
+#: So many offsets at the log's end are looked at first for a snapshot.
+SEARCHED_OFFSETS = 1_024
 #: Requests to one table that wait for their answers.
 WAITING_MAX = 20_000
 #: A request for whose answer nobody waits is decided after so long, if nothing else comes before.
@@ -95,8 +105,8 @@ class PartitionTable(Protocol):
     def cut(self, end_offset: Offset) -> bool:
         """What was appended from there on is gone; False: the log is to be followed anew."""
 
-    def begin_at(self, start_offset: Offset) -> None:
-        """The log begins there, and what was known is none of it."""
+    def begin_at(self, start_offset: Offset, held_from: Offset | None = None) -> None:
+        """The log begins there, and what was known is none of it; see `ReplicatedTable`."""
 
     def on_leading(self, replica: Replica, partition: "PartitionTables") -> None:
         """This replica leads."""
@@ -142,7 +152,7 @@ class PartitionTables:
         self._note_control = note_control
 
     def restore(self, log: GroupLog) -> None:
-        """Follow the log to its end, from committed snapshots of all tables on; waits.
+        """Follow the log to its end, from snapshots of all tables on; waits.
 
         Raises:
             StorageCorrupt: a batch of the log is damaged.
@@ -151,8 +161,9 @@ class PartitionTables:
         committed_index = min(max(log.commit_hint, log.start_index), log.last_index)
         committed_offset = log.offset_after(committed_index)
         numbers = [table.number for table in self.all]
-        start_offset = find_snapshots(log, numbers, committed_offset)
-        self.begin_at(start_offset)
+        start_offset = find_snapshots(log, numbers)
+        held_from = log.start_offset if start_offset > log.start_offset else None
+        self.begin_at(start_offset, held_from)
         for header, data in replay(log, start_offset):
             self.note(header, data, Offset(header.base_offset))
             if header.next_offset <= committed_offset:
@@ -203,7 +214,7 @@ class PartitionTables:
         """The log's end was cut off."""
         results = [table.cut(end_offset) for table in self.all]
         if not all(results) and self._log is not None:
-            # Only with `write.caching`: what was committed is gone.
+            # What was committed is gone (only with `write.caching`), or what a start began with.
             self.restore(self._log)
 
     def on_committed(self, high_watermark: Offset) -> None:
@@ -211,10 +222,10 @@ class PartitionTables:
         for table in self.all:
             table.on_committed(high_watermark)
 
-    def begin_at(self, start_offset: Offset) -> None:
-        """The log begins there, and what was known is none of it."""
+    def begin_at(self, start_offset: Offset, held_from: Offset | None = None) -> None:
+        """The log begins there, and what was known is none of it; see `ReplicatedTable`."""
         for table in self.all:
-            table.begin_at(start_offset)
+            table.begin_at(start_offset, held_from)
 
     def on_leading(self, replica: Replica) -> None:
         """This replica leads."""
@@ -243,24 +254,24 @@ class PartitionTables:
         return self.all[0].live_before(end_offset, is_forecast=is_forecast)
 
 
-def find_snapshots(log: GroupLog, tables: Sequence[int], committed_offset: Offset) -> Offset:
-    """Return an offset from which on a committed snapshot of each table is in the log; waits.
+def find_snapshots(log: GroupLog, tables: Sequence[int]) -> Offset:
+    """Return an offset from which on a snapshot of each table is in the log; waits.
 
-    That is the log's start where there is none. A snapshot that begins in one segment and ends in
-    the next is passed over.
+    That is the log's start where there is none. It is looked for from the end, in pieces of which
+    each is twice as long as the one before, so that a log without end costs no more than what has
+    to be replayed. A snapshot that begins in one piece and ends in the next is passed over.
 
     Raises:
         StorageCorrupt: a batch of the log is damaged.
     """
-    end_offset = committed_offset
-    for base_offset in reversed(log.segment_bases):
-        first_offset = max(base_offset, log.start_offset)
-        if first_offset >= end_offset:
-            continue
-        found = _snapshots_between(log, first_offset, end_offset)
+    end_offset, length = log.end_offset, SEARCHED_OFFSETS
+    found: dict[int, Offset] = {}
+    while end_offset > log.start_offset:
+        first_offset = max(Offset(end_offset - length), log.start_offset)
+        found = _snapshots_between(log, first_offset, end_offset) | found
         if all(table in found for table in tables):
             return min(found[table] for table in tables)
-        end_offset = first_offset
+        end_offset, length = first_offset, 2 * length
     return log.start_offset
 
 
@@ -269,7 +280,7 @@ def _snapshots_between(log: GroupLog, offset: Offset, end_offset: Offset) -> dic
     found: dict[int, Offset] = {}
     begun: dict[int, Offset] = {}
     for header, data in replay(log, offset, end_offset):
-        logged = read_logged(header, data) if header.is_control else None
+        logged = read_logged(header, data) if may_be_snapshot(header, data) else None
         if logged is None or logged.kind is not LoggedKind.SNAPSHOT:
             continue
         if not logged.parts_before:
@@ -462,8 +473,8 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
     def cut(self, end_offset: Offset) -> bool:
         return self.table.cut(end_offset)
 
-    def begin_at(self, start_offset: Offset) -> None:
-        self.table.begin_at(start_offset)
+    def begin_at(self, start_offset: Offset, held_from: Offset | None = None) -> None:
+        self.table.begin_at(start_offset, held_from)
 
     def on_leading(self, replica: Replica, partition: PartitionTables) -> None:
         self.on_following()

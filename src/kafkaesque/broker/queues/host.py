@@ -381,9 +381,9 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         self.bodies.forget()
         return super().cut(end_offset)
 
-    def begin_at(self, start_offset: Offset) -> None:
+    def begin_at(self, start_offset: Offset, held_from: Offset | None = None) -> None:
         self.bodies.forget()
-        super().begin_at(start_offset)
+        super().begin_at(start_offset, held_from)
 
     def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
         is_first = replica.next_offset == 0
