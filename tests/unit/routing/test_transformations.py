@@ -224,12 +224,6 @@ def test_values_that_are_not_jsons(value: object, what: str) -> None:
         applied({"do": "rename", "at": "h", "to": "$.h"}, h=value)
 
 
-def test_a_queue_for_failures_has_a_name() -> None:
-    raw = b'{"failures": "", "steps": [{"do": "drop", "at": "a"}]}'
-    with pytest.raises(BadRule, match=r"length >= 1 - at `\$.failures`"):
-        read_rule(raw)
-
-
 def test_what_was_taken_before_is_read_again() -> None:
     """Rules that are kept are compiled when a broker starts, also those that are refused now."""
     found = rule({"do": "set", "at": "$", "value": 1}, when="a OR 1")

@@ -71,8 +71,7 @@ from kafkaesque.transactions.verification_guards import Guard
 QUEUED_MAX = 20_000
 #: The file is written anew when this many offsets have come since.
 SAVE_INTERVAL_OFFSETS = 100_000
-#: And after this many where no producer is known: a start reads all that has come since, and
-#: queues have a few batches for each message.
+#: And after this many where no producer is known: a start reads all that has come since.
 SAVE_INTERVAL_WITHOUT_PRODUCERS = 10_000
 #: Aborted transactions that end within one range that is read; the range ends early then.
 MARKERS_PER_READ_MAX = 1_000
@@ -258,7 +257,7 @@ class PartitionProducers:
     def note_control(self, batch: BatchHeader, data: Buffer, base_offset: int) -> None:
         """Take note of a batch with a broker's mark, which may end a transaction."""
         if batch.producer_id == NO_PRODUCER_ID:
-            # What a table has decided, mostly. It need not be read to know that it ends nothing.
+            # What a table has decided, mostly; it ends no transaction.
             self._table.append_plain(base_offset, batch.last_offset_delta + 1)
             return
         marker = _marker_in(data)
@@ -594,11 +593,10 @@ class PartitionProducers:
         self._table.aborted.forget_before(log.start_offset)
         if self._reader is not None:
             return
-        interval = SAVE_INTERVAL_WITHOUT_PRODUCERS
-        if len(self._table):
-            interval = SAVE_INTERVAL_OFFSETS
-            if log.start_offset > self._covered_offset:
-                self.cover(log, high_watermark, lambda _: None)  # There may be space again.
+        has_any = bool(len(self._table))
+        if has_any and log.start_offset > self._covered_offset:
+            self.cover(log, high_watermark, lambda _: None)  # There may be space again.
+        interval = SAVE_INTERVAL_OFFSETS if has_any else SAVE_INTERVAL_WITHOUT_PRODUCERS
         if high_watermark - self._saved_offset >= interval:
             try:
                 self.save(log, high_watermark)

@@ -90,7 +90,7 @@ class Rule(
     #: A selector: other messages stay as they are. None: it is for all.
     when: str | None = None
     #: The queue that has messages with which a step cannot be done; empty: they go on as they are.
-    failures: Annotated[str, msgspec.Meta(min_length=1)] = ""
+    failures: str = ""
     steps: tuple[AnyStep, ...]
 
 
