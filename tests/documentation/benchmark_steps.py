@@ -67,6 +67,9 @@ SMALLER: Final = {
     ".venv/bin/python -m bench.waiting_queue": (
         ".venv/bin/python -m bench.waiting_queue --messages 2000 --behind 2000"
     ),
+    ".venv/bin/python -m bench.queue_restart": (
+        ".venv/bin/python -m bench.queue_restart --queues 3 --messages 20 --starts 1"
+    ),
     ".venv/bin/python -m bench.session_resume": (
         ".venv/bin/python -m bench.session_resume --messages 500 --runs 1"
     ),
