@@ -188,8 +188,11 @@ class Engine:
         if not is_attached:
             self._refuse(request, Refusal.EXCLUSIVE)
         else:
+            if request.is_anew:
+                self._distributor.forget(request.session)
             if is_new:
                 self._use()
+            if is_new or request.is_anew:
                 self._distributor.expect(request.session)
             is_active = self._sessions.is_active(request.session)
             claims = self._claims_of(request.session)

@@ -45,6 +45,8 @@ class Attach(msgspec.Struct, frozen=True, kw_only=True):
     is_exclusive: bool = False
     #: It wants no more, and is there for what it has in flight.
     is_leaving: bool = False
+    #: Its demands are over: answers to them reach nobody. `Attached` tells all that it has then.
+    is_anew: bool = False
 
 
 class Detach(msgspec.Struct, frozen=True, kw_only=True):

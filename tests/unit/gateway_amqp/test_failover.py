@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.wire import Table
 from tests.unit.gateway_amqp.kit import AmqpClient, Ground
@@ -242,3 +243,28 @@ def test_a_queue_goes_with_its_last_consumer_when_that_is_gone_with_its_broker(
         assert left.expect(m.QueueDeclareOk).consumer_count == 1
     else:
         left.fails_channel(404, "no queue 'auto' in vhost '/'")
+
+
+def test_a_request_whose_answer_was_lost_takes_nothing_any_more() -> None:
+    ground = Ground(seed=45, brokers=3)
+    setup = ground.client(1)
+    setup.open()
+    queue = setup.queue()
+    leader = leader_of(ground, queue)
+    there = next(number for number in (1, 2, 3) if number != leader)
+    consumer = ground.client(there)
+    consumer.open()
+    consumer.call(m.BasicConsume(queue=queue, consumer_tag="c"), m.BasicConsumeOk)
+    # The link to the leader ends, and is made again at once: it leads on.
+    gateway = ground.cluster.brokers[ground.cluster.names[there - 1]]
+    link = gateway.peers._outbound[NodeId(leader)].connection
+    assert link is not None
+    link.abort()
+    ground.wait(1_000)
+    assert leader_of(ground, queue) == leader
+    for number in range(20):
+        setup.publish(b"%d" % number, queue)
+        ground.wait(20)
+    seen: list[bytes] = []
+    drain(consumer, 20, seen)
+    assert len(seen) == 20

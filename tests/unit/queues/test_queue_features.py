@@ -666,6 +666,22 @@ def test_an_exclusive_session_that_comes_back_too_late_is_refused() -> None:
     assert host.ask(Take, session=b"a") == Refused(why=Refusal.NO_SESSION)
 
 
+def test_what_was_asked_for_before_a_session_attaches_anew_gets_nothing() -> None:
+    """The answer would reach nobody, and the message would be the session's until it leaves."""
+    host = queue()
+    host.put(PLAIN, PLAIN)
+    host.attach(b"a")
+    host.take(2, session=b"a")
+    lost = waiting(host, b"a", 1)
+    attached = attach(host, b"a", is_anew=True)
+    assert isinstance(attached, Attached)
+    assert [each for claim in attached.claims for each in range(claim.first, claim.end)] == [1, 2]
+    assert host.answers[lost] == Taken()
+    host.put(PLAIN)
+    assert places(host) == [Place.IN_FLIGHT, Place.IN_FLIGHT, Place.READY]
+    assert len(host.take_offsets(1, session=b"a")) == 1
+
+
 def test_who_is_leaving_keeps_what_it_has_and_stands_in_nobody_s_way() -> None:
     host = queue(grace_ms=1_000)
     attach(host, b"a", is_exclusive=True)

@@ -212,6 +212,7 @@ def _attach(host: QueueHost, asked: q.AttachConsumer, on_done: OnDone) -> None:
         priority=asked.priority or 0,
         is_exclusive=asked.is_exclusive is True,
         is_leaving=asked.is_leaving is True,
+        is_anew=asked.is_anew is True,
     )
     host.partition()
     # At once: who is gone before the answer has to be known, too.

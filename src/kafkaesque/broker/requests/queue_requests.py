@@ -149,6 +149,8 @@ class AttachConsumer(QueueRequest, frozen=True, tag="attach-consumer", kw_only=T
     is_exclusive: bool | msgspec.UnsetType = msgspec.UNSET
     #: Whether it wants no more, and is there for what it has.
     is_leaving: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Whether nothing that it has asked for counts any more: the answers would reach nobody.
+    is_anew: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class DetachConsumer(QueueRequest, frozen=True, tag="detach-consumer", kw_only=True):

@@ -66,7 +66,10 @@ class Relay:
     def begin(self) -> None:
         """Be known to the queue's leader, and take messages."""
         attach = q.AttachConsumer(
-            log_id=self._queue.topic_id, partition=self._partition, consumer=self._name
+            log_id=self._queue.topic_id,
+            partition=self._partition,
+            consumer=self._name,
+            is_anew=True,
         )
         self._doors.queues.ask(attach, q.AttachedConsumer, TIMEOUT_MS, self._on_attached)
 

@@ -102,7 +102,10 @@ class Feed:
         self._ask_to_attach(on_attached)
 
     def _ask_to_attach(
-        self, on_done: Callable[[q.AttachedConsumer | RequestRefused], None]
+        self,
+        on_done: Callable[[q.AttachedConsumer | RequestRefused], None],
+        *,
+        is_anew: bool = False,
     ) -> None:
         def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
             if self.is_over and not isinstance(outcome, RequestRefused):
@@ -110,7 +113,9 @@ class Feed:
                 self._detach(is_failed=True)
             on_done(outcome)
 
-        attach = q.AttachConsumer(log_id=self.queue.topic_id, consumer=self.name)
+        attach = q.AttachConsumer(
+            log_id=self.queue.topic_id, consumer=self.name, is_anew=is_anew or msgspec.UNSET
+        )
         self._desk.doors.queues.ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
 
     def _show(self) -> None:
@@ -192,9 +197,13 @@ class Feed:
             if self.is_over:
                 self._is_recovering = False
             else:
-                self._ask_to_attach(on_attached)
+                ask()
 
-        self._ask_to_attach(on_attached)
+        def ask() -> None:
+            # The request may still wait at the leader: what it gets would be nobody's.
+            self._ask_to_attach(on_attached, is_anew=True)
+
+        ask()
 
     def _give_back_unknown(self, claims: list[Claim]) -> None:
         unknown = [

@@ -3,10 +3,10 @@
 Theory of operation. It is attached to the queue under a name of its own, and shows itself again
 every few seconds: a new leader has to know that it is there. One request at a time waits at the
 leader (`TakeMessages`); what comes is sent at once, and the next request follows as soon as the
-client may have more. Where the answer to a request is lost, the consumer attaches again, is told
-what it has, and gives back what it was not given to know. What comes for a client that may have no
-more by now, or is gone, is given back as never attempted. Where a new leader knows another consumer
-that has the queue for itself, this one is over.
+client may have more. Where the answer to a request is lost, the consumer attaches anew: the request
+is over, and the consumer is told what it has, and gives back what it was not given to know. What
+comes for a client that may have no more by now, or is gone, is given back as never attempted. Where
+a new leader knows another consumer that has the queue for itself, this one is over.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ class Consumer(ABC):
         self._ask_to_attach(on_attached)
 
     def _ask_to_attach(
-        self, on_done: Callable[[q.AttachedConsumer | RequestRefused], None]
+        self,
+        on_done: Callable[[q.AttachedConsumer | RequestRefused], None],
+        *,
+        is_anew: bool = False,
     ) -> None:
         def on_attached(outcome: q.AttachedConsumer | RequestRefused) -> None:
             if self._is_gone:
@@ -143,6 +146,7 @@ class Consumer(ABC):
             priority=self.priority or UNSET,
             is_exclusive=self.is_exclusive or UNSET,
             is_leaving=self.is_over or UNSET,
+            is_anew=is_anew or UNSET,
         )
         ask = self._link.desk.doors.queues.ask_whole
         ask(attach, q.AttachedConsumer, TIMEOUT_MS, on_attached)
@@ -226,9 +230,13 @@ class Consumer(ABC):
             if self.is_over:
                 self._is_recovering = False
             else:
-                self._ask_to_attach(on_attached)
+                ask()
 
-        self._ask_to_attach(on_attached)
+        def ask() -> None:
+            # The request may still wait at the leader: what it gets would be nobody's.
+            self._ask_to_attach(on_attached, is_anew=True)
+
+        ask()
 
     def _give_back_unknown(self, claims: list[Claim]) -> None:
         known = {
