@@ -6,6 +6,13 @@ from tests.documentation.reader import ANY_CODE, Step
 
 _ORDERS = "kafkaesque topic create orders --partitions 1"
 _NO_ORDERS = "kafkaesque topic delete orders --yes"
+#: What the page of the command line sets for all brokers, groups and clients.
+_NO_OPTIONS = """
+kafkaesque config unset num.partitions --all-brokers
+kafkaesque config unset consumer.session.timeout.ms --group readers
+kafkaesque config quota unset producer_byte_rate --client-id importer
+kafkaesque config quota unset request_percentage --default-user
+"""
 #: `up` runs already; what it has printed is here.
 _UP_LOG = "cat up.log"
 _BILLING = """
@@ -286,7 +293,7 @@ kafkaesque publish bills '{{"customer": {{"id": "c2"}}}}'
             after=f"{_NO_ORDERS}; kafkaesque group delete billing",
         ),
         "$ kafkaesque config set retention.ms=3600000": Step(before=_ORDERS),
-        "kafkaesque config list topic": Step(after=_NO_ORDERS),
+        "kafkaesque config list topic": Step(after=f"{_NO_ORDERS}\n{_NO_OPTIONS}"),
         "kafkaesque txn list": Step(
             before=_OPEN_TRANSACTION,
             refused={"kafkaesque txn abort --topic": "no open transaction"},
