@@ -250,7 +250,8 @@ class Consumer(ABC):
             for offset in range(claim.first, claim.end)
             if (offset, claim.attempt) not in known
         ]
-        self._give_back(unknown)
+        # Its client may have had one of them, and have said what becomes of it: that was lost, too.
+        self._settlements.release(self.queue.topic_id, unknown)
 
     def _give_back(self, claims: list[Claim]) -> None:
         """Nobody was sent these messages: others may have them."""
