@@ -10,6 +10,7 @@ is expected, too.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import groupby
 
 from kafkaesque.queues.context import Context
@@ -28,6 +29,7 @@ from kafkaesque.queues.requests import (
     WaitName,
 )
 from kafkaesque.queues.runs import Run, length_of, offsets_of, runs_of
+from kafkaesque.queues.sent_before import SentBefore
 from kafkaesque.queues.sessions import Sessions
 from kafkaesque.tables.log_table import RequestToken
 
@@ -83,6 +85,7 @@ class Distributor:
         "_has_more",
         "_named",
         "_picks",
+        "_sent_before",
         "_sessions",
         "is_behind",
     )
@@ -96,6 +99,7 @@ class Distributor:
         self._named: dict[WaitName, _Demand] = {}
         #: Sessions that have room and no demand, and until when they are expected: in that order.
         self._expected: dict[bytes, int] = {}
+        self._sent_before = SentBefore(context.state.end)
         self._picks = 0
         #: Whether there may be more to give than the last turn had time for.
         self.is_behind = False
@@ -155,6 +159,10 @@ class Distributor:
         """Let others wait for a moment: this session has room, and will ask."""
         self._expected.pop(session, None)
         self._expected[session] = self._context.now.now_ms + EXPECTED_MS
+
+    def take_back(self, runs: Iterable[Run]) -> None:
+        """Messages are ready again, and nobody has ever been sent one of them."""
+        self._sent_before.take_back(runs)
 
     def forget(self, session: bytes) -> None:
         """Let a session's demands be over."""
@@ -286,9 +294,11 @@ class Distributor:
         count = length_of(runs)
         is_filled = demand.messages == count < TAKEN_MAX
         demand.messages -= count
-        self._hand_over(
-            demand, Taken(claims=tuple(claims), excused=tuple(excused)), is_filled=is_filled
+        taken = Taken(
+            claims=tuple(claims), excused=tuple(excused), unsent_from=self._sent_before.end
         )
+        self._sent_before.give_out(runs)
+        self._hand_over(demand, taken, is_filled=is_filled)
 
     def _hand_over(self, demand: _Demand, taken: Taken, *, is_filled: bool) -> None:
         if demand.token is not None:

@@ -267,6 +267,8 @@ class Engine:
                 to_tail=request.to_tail,
                 delay_ms=request.delay_ms,
             )
+            if request.is_unsent:
+                self._distributor.take_back(runs)
 
         self._with_claims(request, give_back)
 

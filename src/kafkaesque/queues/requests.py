@@ -103,6 +103,8 @@ class GiveBack(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[Claim, ...]
     #: Whether their attempts count as failed.
     is_failed: bool = False
+    #: Whether nobody has ever been sent one of them, at this attempt or before.
+    is_unsent: bool = False
     to_tail: bool = False
     #: After so long; None: by the policy, where the attempts count.
     delay_ms: int | None = None
@@ -301,6 +303,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     #: Offset and number of attempts before this one that do not count as failed, where there are
     #: any. It is of the decision: the state goes on before the answer comes.
     excused: tuple[tuple[int, int], ...] = ()
+    #: Nobody was sent a message from this offset on before these.
+    unsent_from: int = 0
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,7 +60,7 @@ class Host:
 
     def on_wanted(self) -> None: ...
 
-    def give_back(self, offsets: Sequence[int], _: dict[int, int]) -> None:
+    def give_back(self, offsets: Sequence[int], _: dict[int, int], __: int) -> None:
         assert not offsets
 
     def ask_engine(self, request: r.Request, on_answer: Answering) -> None:

@@ -87,7 +87,7 @@ def test_what_nobody_was_sent_does_not_come_again(client: AmqpClient) -> None:
     client.send(1, m.BasicReject(delivery_tag=method.delivery_tag, requeue=True))
     method, properties, _ = client.delivery()
     assert method.redelivered
-    assert properties.headers == {"x-acquired-count": 1, "x-delivery-count": 1}
+    assert properties.headers == {"x-acquired-count": 2, "x-delivery-count": 1}
 
 
 def test_what_is_not_acknowledged_comes_again_and_says_so(

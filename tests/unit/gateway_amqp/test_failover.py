@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
+from kafkaesque.broker.doors.queues import Queues
 from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, SettleMessages
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.wire import Table
@@ -268,3 +274,73 @@ def test_a_request_whose_answer_was_lost_takes_nothing_any_more() -> None:
     seen: list[bytes] = []
     drain(consumer, 20, seen)
     assert len(seen) == 20
+
+
+def test_what_nobody_was_sent_and_others_have_overtaken_is_called_redelivered() -> None:
+    ground = Ground(seed=46, brokers=3)
+    here = ground.client(1)
+    here.open()
+    queue = here.queue()
+    leader = leader_of(ground, queue)
+    far, near = (
+        ground.client(next(each for each in (1, 2, 3) if each != leader)),
+        ground.client(leader),
+    )
+    for each in far, near:
+        each.open()
+    far.publish(b"0", queue)
+    for each in far, near:
+        each.call(m.BasicConsume(queue=queue, consumer_tag="c"), m.BasicConsumeOk)
+        ground.wait(100)
+    far.delivery()
+    # What it has asked for comes when its channel may have no more.
+    far.call(m.BasicQos(prefetch_count=1, is_global=True), m.BasicQosOk)
+    for body in (b"1", b"2", b"3"):
+        near.publish(body, queue)
+        ground.wait(1)
+    seen = [near.delivery() for _ in range(3)]
+    assert [(method.redelivered, body) for method, _, body in seen] == [
+        (False, b"2"),
+        (True, b"1"),
+        (False, b"3"),
+    ]
+
+
+def test_what_was_acknowledged_as_an_answer_was_lost_is_called_redelivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The acknowledgement is under way when the consumer gives back what it does not know."""
+    ground = Ground(seed=47, brokers=3)
+    setup = ground.client(1)
+    setup.open()
+    queue = setup.queue()
+    leader = leader_of(ground, queue)
+    there = next(number for number in (1, 2, 3) if number != leader)
+    consumer = ground.client(there)
+    consumer.open()
+    consumer.call(m.BasicConsume(queue=queue, consumer_tag="c"), m.BasicConsumeOk)
+    setup.publish(b"job", queue)
+    tag = consumer.delivery()[0].delivery_tag
+    late: list[Callable[[], None]] = []
+
+    def ask(door: Queues, request: AnyQueueRequest, *more: Any) -> None:
+        if isinstance(request, SettleMessages):
+            late.append(partial(send_on, door, request, *more))
+        else:
+            send_on(door, request, *more)
+
+    send_on = Queues.ask_whole
+    monkeypatch.setattr(Queues, "ask_whole", ask)
+    consumer.send(1, m.BasicAck(delivery_tag=tag))
+    gateway = ground.cluster.brokers[ground.cluster.names[there - 1]]
+    link = gateway.peers._outbound[NodeId(leader)].connection
+    assert link is not None
+    link.abort()
+    method, _, body = consumer.delivery()
+    assert (method.redelivered, body) == (True, b"job")
+    (settle,) = late
+    settle()
+    ground.wait(1_000)
+    # It was given out again, so what was said of it before is too late.
+    consumer.send(1, m.BasicReject(delivery_tag=method.delivery_tag, requeue=True))
+    assert consumer.delivery()[2] == b"job"

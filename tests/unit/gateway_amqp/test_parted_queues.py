@@ -115,3 +115,16 @@ def test_it_is_declared_with_an_argument(ground: Ground, client: AmqpClient) -> 
     both: dict[str, object] = {"x-partitions": 2, "x-max-priority": 3}
     client.send(1, m.QueueDeclare(queue="ordered", durable=True, arguments=both))
     client.fails_channel(406, "several partitions has no max.priority")
+
+
+def test_what_nobody_was_sent_comes_for_the_first_time(client: AmqpClient) -> None:
+    client.call(m.BasicConsume(queue=NAME, consumer_tag="c"), m.BasicConsumeOk)
+    client.publish(b"0", NAME)
+    first = client.delivery()[0].delivery_tag
+    # What it has asked for comes when its channel may have no more.
+    client.call(m.BasicQos(prefetch_count=1, is_global=True), m.BasicQosOk)
+    client.publish(b"1", NAME)
+    assert client.silent()
+    client.send(1, m.BasicAck(delivery_tag=first))
+    method, _, body = client.delivery()
+    assert (method.redelivered, body) == (False, b"1")

@@ -324,7 +324,10 @@ def _in_place(shares: dict[int, Share], outcomes: _Outcomes) -> list[int]:
 def _whole(number: int, outcome: q.TakenMessages | RequestRefused) -> object:
     if isinstance(outcome, RequestRefused):
         return outcome
-    return q.TakenMessages([whole_message(number, each) for each in outcome.messages])
+    if not outcome.messages:
+        return outcome
+    messages = [whole_message(number, each) for each in outcome.messages]
+    return q.TakenMessages(messages, whole_number(number, outcome.unsent_from))
 
 
 def _merged(outcomes: _Outcomes, merge: Callable[[_Outcomes], object]) -> object:

@@ -167,7 +167,7 @@ class PartedTakes:
             elif isinstance(outcome, RequestRefused):
                 self._refuse(line, asker, outcome)
             elif outcome.messages:
-                self._hand_over(line, take, outcome.messages)
+                self._hand_over(line, take, outcome)
             # Not at once after one that has brought nothing: the next may bring nothing again.
             again_ms = 0 if isinstance(outcome, q.TakenMessages) and outcome.messages else AGAIN_MS
             self._clock.call_later(again_ms, lambda: self._fill(line))
@@ -175,13 +175,13 @@ class PartedTakes:
 
         self._calls.ask(take, q.TakenMessages, take.wait_ms + TIMEOUT_MS, on_done)
 
-    def _hand_over(
-        self, line: _Line, take: q.TakeMessages, messages: Sequence[q.QueueMessage]
-    ) -> None:
+    def _hand_over(self, line: _Line, take: q.TakeMessages, taken: q.TakenMessages) -> None:
+        messages: Sequence[q.QueueMessage] = taken.messages
         while messages and line.takers:
             taker = line.takers.popleft()
             count = max(1, taker.take.messages_max)
-            taker.end(take.partition, q.TakenMessages(list(messages[:count])))
+            share = q.TakenMessages(list(messages[:count]), taken.unsent_from)
+            taker.end(take.partition, share)
             messages = messages[count:]
         release(self._calls, take, messages)
 

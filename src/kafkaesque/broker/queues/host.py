@@ -49,6 +49,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.queues import requests as r
 from kafkaesque.queues.arrival import Arrivals
 from kafkaesque.queues.policy import Policy
+from kafkaesque.queues.sent_before import may_have_been_sent
 from kafkaesque.queues.state import Undo
 from kafkaesque.queues.table import QueueTable
 from kafkaesque.queues.tally import Tally
@@ -295,11 +296,24 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         """Return what changes messages as they are handed out; None: nothing."""
         return way_out_of(self._parts.metadata.state, self.state.topic_id)
 
-    def give_back(self, offsets: Sequence[int], attempts: dict[int, int]) -> None:
-        """Messages could not be handed out: they are ready again, as if not attempted."""
-        if offsets and self.queue.is_leading:
-            claims = tuple(r.Claim(each, each + 1, attempts[each]) for each in offsets)
-            self.ask(r.GiveBack(token=self.new_token(), claims=claims), lambda _: None)
+    def give_back(self, offsets: Sequence[int], attempts: dict[int, int], unsent_from: int) -> None:
+        """Messages could not be handed out: they are ready again, as if not attempted.
+
+        Nobody had been sent a message from `unsent_from` on before.
+        """
+        if not self.queue.is_leading:
+            return
+        claims: dict[bool, list[r.Claim]] = {True: [], False: []}
+        for offset in offsets:
+            attempt = attempts[offset]
+            is_unsent = not may_have_been_sent(offset, attempt, unsent_from)
+            claims[is_unsent].append(r.Claim(offset, offset + 1, attempt))
+        for is_unsent, each in claims.items():
+            if each:
+                give_back = r.GiveBack(
+                    token=self.new_token(), claims=tuple(each), is_unsent=is_unsent
+                )
+                self.ask(give_back, lambda _: None)
 
     def note_lost(self, count: int) -> None:
         """Messages are given up whose bodies are gone: say so, once a minute at most."""

@@ -140,6 +140,7 @@ def _engine_request(
                 token=token,
                 claims=tuple(request.claims),
                 is_failed=request.is_failed,
+                is_unsent=request.is_unsent,
                 to_tail=request.to_tail,
                 delay_ms=request.delay_ms,
             )
@@ -307,7 +308,7 @@ def _hand_out(
 
     def on_found(found: Found | RequestRefused) -> None:
         if isinstance(found, RequestRefused):
-            host.give_back(offsets, attempts)
+            host.give_back(offsets, attempts, taken.unsent_from)
             # Whoever asks again after this has not heard of what was given: only the client can.
             is_given_back = host.queue.is_leading and host.leadership == leadership
             on_done(found if is_given_back else RequestTimedOut(_PERHAPS_TAKEN))
@@ -321,7 +322,7 @@ def _hand_out(
             records, failed, too_much = way_out.change_all(records, bytes_max)
             lost = sorted((*lost, *failed))
             left.update(too_much)
-        host.give_back(sorted(left), attempts)
+        host.give_back(sorted(left), attempts, taken.unsent_from)
         if lost and host.leadership != leadership:
             # They are locked, and the next leader does not know that they are to be given up.
             on_done(RequestTimedOut(_PERHAPS_TAKEN))
@@ -344,7 +345,7 @@ def _hand_out(
                 offset, attempt, failures, timestamp_ms, key, value, tuple(headers)
             )
             messages.append(message)
-        on_done(q.TakenMessages(messages))
+        on_done(q.TakenMessages(messages, taken.unsent_from))
 
     host.bodies.read(offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from kafkaesque.broker.peers.messages import PeerRequest
-from kafkaesque.queues.requests import Claim
+from kafkaesque.queues.requests import UNBOUNDED, Claim
+from kafkaesque.queues.sent_before import may_have_been_sent
 
 #: The longest wait for a message at the leader. Who wants to wait for longer asks again.
 WAIT_MS_MAX = 30_000
@@ -117,6 +118,8 @@ class ReleaseMessages(QueueRequest, frozen=True, tag="release-messages", kw_only
     claims: list[Claim]
     #: Whether the attempt has failed, and counts.
     is_failed: bool = False
+    #: Whether no client has ever been sent one of them: `TakenMessages` tells that of those before.
+    is_unsent: bool = False
     #: Whether they go behind all that wait; else to their old places.
     to_tail: bool = False
     #: None: as the queue has it for attempts that failed.
@@ -262,6 +265,18 @@ class TakenMessages(msgspec.Struct, frozen=True, array_like=True):
     """Messages that are locked now, by offset; none if none came in time."""
 
     messages: list[QueueMessage]
+    #: No client was sent a message from this offset on before these.
+    unsent_from: int = UNBOUNDED
+
+    def was_sent(self, message: QueueMessage) -> bool:
+        """Tell whether a client may have been sent one of these before, or ones behind it."""
+        return may_have_been_sent(message.offset, message.attempt, self.unsent_from)
+
+    def told(self, message: QueueMessage) -> QueueMessage:
+        """Return one of these as a client hears of it: attempts that nobody saw were none."""
+        if message.attempt == 1 or self.was_sent(message):
+            return message
+        return msgspec.structs.replace(message, attempt=1)
 
 
 class ClaimsResult(msgspec.Struct, frozen=True, array_like=True):

@@ -27,6 +27,7 @@ from kafkaesque.gateway.queueing.settlements import UNACKED_MAX, Delivery
 from kafkaesque.model.errors import QueueInUse, RequestRefused
 from kafkaesque.protocols.amqp import methods as m
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
+from kafkaesque.queues.requests import Claim
 from kafkaesque.routing.exchanges.kinds import FILTER
 
 CONSUMERS_MAX: Final = 1_000
@@ -274,22 +275,28 @@ class Consuming:
 
         def on_counted(counts: q.QueueCounts | RequestRefused) -> None:
             ready = 0 if isinstance(counts, RequestRefused) else counts.ready
-            channel.go_on_with(lambda: self._send(queue, method, message, ready))
+            told = outcome.told(message)
+            channel.go_on_with(lambda: self._send(queue, method, message.claim, told, ready))
 
         ask = channel.connection.desk.doors.queues.ask_whole
         ask(q.AskQueue(log_id=queue.topic_id), q.QueueCounts, TIMEOUT_MS, on_counted)
 
     def _send(
-        self, queue: QueueState, method: m.BasicGet, message: q.QueueMessage, ready: int
+        self,
+        queue: QueueState,
+        method: m.BasicGet,
+        claim: Claim,
+        message: q.QueueMessage,
+        ready: int,
     ) -> None:
         channel = self._channel
         connection = channel.connection
         if channel.is_over or not connection.codec.can_deliver(channel.number):
-            self._settling.release(queue.topic_id, [message.claim])
+            self._settling.release(queue.topic_id, [claim])
             return
         now_ms = connection.shared.clock.wall_ms()
         incoming = read_incoming(message, queue, now_ms)
-        delivery = Delivery(queue.topic_id, message.offset, message.attempt, None)
+        delivery = Delivery(queue.topic_id, claim.first, claim.attempt, None)
         settling = self._settling
         tag = settling.next_tag() if method.no_ack else settling.add(delivery)
         got = m.BasicGetOk(

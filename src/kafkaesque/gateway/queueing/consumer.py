@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE
 from kafkaesque.broker.metadata.cluster_state import QueueState
@@ -203,7 +202,7 @@ class Consumer(ABC):
             self._recover()
         else:
             if outcome.messages:
-                self._deliver(self._by_priority(outcome.messages))
+                self._deliver(outcome)
             self.go_on()
 
     def _recover(self) -> None:
@@ -253,11 +252,11 @@ class Consumer(ABC):
         # Its client may have had one of them, and have said what becomes of it: that was lost, too.
         self._settlements.release(self.queue.topic_id, unknown)
 
-    def _give_back(self, claims: list[Claim]) -> None:
-        """Nobody was sent these messages: others may have them."""
-        if claims:
-            self._link.desk.unsent.note(self.queue.topic_id, claims)
-            self._settlements.release(self.queue.topic_id, claims)
+    def _give_back(self, messages: list[q.QueueMessage], taken: q.TakenMessages) -> None:
+        """The client was not sent these messages: others may have them."""
+        for is_unsent in (True, False):
+            claims = [each.claim for each in messages if taken.was_sent(each) is not is_unsent]
+            self._settlements.release(self.queue.topic_id, claims, is_unsent=is_unsent)
 
     # -- sending
 
@@ -268,11 +267,12 @@ class Consumer(ABC):
             return messages
         return sorted(messages, key=lambda each: min(_priority_of(each), highest), reverse=True)
 
-    def _deliver(self, messages: list[q.QueueMessage]) -> None:
+    def _deliver(self, taken: q.TakenMessages) -> None:
         link, log_id = self._link, self.queue.topic_id
+        messages = self._by_priority(taken.messages)
         if not self.may_deliver():
             # It was allowed when the client began to consume.
-            self._give_back([each.claim for each in messages])
+            self._give_back(messages, taken)
             return
         # A limit that is shared with others may be reached by now.
         count = 0 if self.is_over or self.is_closed else max(0, min(len(messages), self._credit))
@@ -282,15 +282,13 @@ class Consumer(ABC):
         for message in messages[:count]:
             delivery = Delivery(log_id, message.offset, message.attempt, self)
             self.unacked += 1
-            if message.attempt > 1:
-                before = link.desk.unsent.sent_before(log_id, message.offset, message.attempt)
-                message = replace(message, attempt=before + 1)
-            frames.append(self.write(message, delivery, now_ms))
+            frames.append(self.write(taken.told(message), delivery, now_ms))
             size += len(message.value or b"")
         if frames:
             link.write(b"".join(frames))
             link.charge(CONSUMER_BYTE_RATE, size)
-        self._give_back([each.claim for each in messages[count:]])
+        if count < len(messages):
+            self._give_back(messages[count:], taken)
         if self.is_settled_when_sent:
             self._settlements.flush(is_awaited=False)
 

@@ -19,7 +19,6 @@ from kafkaesque.chassis.known import when_known
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.queueing.deletions import Deletions
 from kafkaesque.gateway.queueing.sweeping import Sweeping
-from kafkaesque.gateway.queueing.unsent import Unsent
 from kafkaesque.model.errors import QueueExists, RequestRefused, UnknownQueue
 
 #: What the controller is asked for may take so long.
@@ -31,14 +30,13 @@ CURRENT_MS_MAX: Final = 5_000
 class Desk:
     """See the module; `desk_of` returns the broker's one."""
 
-    __slots__ = ("_report", "deletions", "doors", "sweeping", "unsent")
+    __slots__ = ("_report", "deletions", "doors", "sweeping")
 
     def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
         self.doors: Final = doors
         self.sweeping: Final = Sweeping(doors, self.delete_queue)
         #: Tells consumers that their queue was deleted.
         self.deletions: Final = Deletions(doors.clock, doors.cluster)
-        self.unsent: Final = Unsent()
         self._report: Final = ReportLimit(report, doors.clock.call_later)
         doors.queues.when_consumers_are_lost(self.on_detached)
 

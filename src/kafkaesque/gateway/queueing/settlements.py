@@ -121,10 +121,21 @@ class Settlements(ABC):
         for (log_id, kind), deliveries in gathered.items():
             self._ask(_request(log_id, kind, claims_of(deliveries), is_awaited), on_one)
 
-    def release(self, log_id: TopicId, claims: list[Claim], *, is_failed: bool = False) -> None:
-        """Give back messages that the client has not been sent."""
+    def release(
+        self,
+        log_id: TopicId,
+        claims: list[Claim],
+        *,
+        is_failed: bool = False,
+        is_unsent: bool = False,
+    ) -> None:
+        """Give back messages; `is_unsent` says that no client has ever been sent one of them."""
         if claims:
-            self._ask(q.ReleaseMessages(log_id=log_id, claims=claims, is_failed=is_failed))
+            self._ask(
+                q.ReleaseMessages(
+                    log_id=log_id, claims=claims, is_failed=is_failed, is_unsent=is_unsent
+                )
+            )
 
     def _ask(
         self,
