@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kafkaesque.broker.partitions.partition_tables import PartitionTable, PartitionTables
-from kafkaesque.broker.queues.cursor_host import CursorHost, _arrival_of
+from kafkaesque.broker.queues.cursor_host import AGAIN_MS, CursorHost, _arrival_of
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.broker.requests.commands import EARLIEST, FetchResult
 from kafkaesque.model.batch_encoder import encode_batch
@@ -111,3 +112,37 @@ def test_what_is_not_settled_comes_again_when_the_topic_has_lost_its_tail(
     host._skip_gone()
     cursor.loop.run_for(2_000)
     assert sorted(cursor.acquire_all())[:12] == list(range(3, 15))
+
+
+def test_what_is_damaged_where_the_topic_is_led_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not at once, and until another broker leads the topic, which is to have it whole."""
+    cursor = CursorScenario(36)
+    cursor.write(1)
+    host = host_of(cursor, leader_of_cursor(cursor))
+    fetch, clock = host._parts.forwarder.fetch, host._parts.clock
+    asked, until_ms = 0, clock.now_ms() + 3_000
+
+    def damaged(source: Any, offset: int, *more: Any, **options: Any) -> None:
+        def on_fetched(outcome: FetchResult | RequestRefused) -> None:
+            nonlocal asked
+            if isinstance(outcome, FetchResult) and outcome.records and clock.now_ms() < until_ms:
+                asked += 1
+                outcome = msgspec.structs.replace(outcome, records=b"?" * len(outcome.records))
+            more[2](outcome)
+
+        fetch(source, offset, *more[:2], on_fetched, **options)
+
+    monkeypatch.setattr(host._parts.forwarder, "fetch", damaged)
+    cursor.write(5)
+    outcomes: list[q.TakenMessages | RequestRefused] = []
+    take = q.TakeMessages(log_id=cursor.log_id, bytes_max=PLENTY, wait_ms=25_000)
+    cursor.any().doors.queues.ask(take, q.TakenMessages, 40_000, outcomes.append)
+    cursor.loop.run_for(2_000)
+    assert 1 < asked < 2_000 / AGAIN_MS + 2
+    cursor.loop.run_for(5_000)
+    (taken,) = outcomes
+    assert isinstance(taken, q.TakenMessages)
+    offsets = [each.offset for each in taken.messages]
+    assert sorted([*offsets, *cursor.acquire_all()]) == list(range(cursor.stable_end))

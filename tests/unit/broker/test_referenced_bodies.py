@@ -39,7 +39,8 @@ def read_one(topic: Topic, record: Record) -> Found:
     def locate(_: int, on_read: OnRead) -> None:
         on_read(bytes(encode_batch([record])))
 
-    ReferencedBodies(locate, topic).read([0], 1_000, found.append)  # type: ignore[arg-type]
+    bodies = ReferencedBodies(locate, lambda offset: True, topic)  # type: ignore[arg-type]
+    bodies.read([0], 1_000, found.append)
     (only,) = found
     assert isinstance(only, Found)
     return only

@@ -61,6 +61,15 @@ def test_a_leader_that_knows_less_takes_nothing_away() -> None:
     assert (leader.asked, leader.applied) == ([-2, 3, 3], [0, 1, 2])
 
 
+def test_what_is_damaged_is_not_passed_over() -> None:
+    damaged = RECORDS[:-1] + b"?"
+    leader = Leader((damaged, 3), (RECORDS, 3))
+    assert not leader.catch_up()
+    assert "damaged" in leader.reader.trouble
+    assert leader.catch_up()
+    assert (leader.asked, leader.applied) == ([-2, -2], [0, 1, 2])
+
+
 def test_what_compaction_has_removed_at_the_end_is_passed_over() -> None:
     leader = Leader((RECORDS, 5), (b"", 5))
     assert leader.catch_up()

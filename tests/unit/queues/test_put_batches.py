@@ -33,7 +33,7 @@ class Log:
 
     def __init__(self) -> None:
         self.reads: list[int] = []
-        self.bodies = Bodies(self.locate)
+        self.bodies = Bodies(self.locate, lambda offset: True)
 
     def locate(self, offset: int, on_read: OnRead) -> None:
         self.reads.append(offset)

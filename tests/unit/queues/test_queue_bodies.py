@@ -1,8 +1,10 @@
 """Messages of a queue are read from its log in pieces, and each piece once."""
 
+import pytest
+
 from kafkaesque.broker.queues.bodies import KEPT_BYTES_MAX, Bodies, Found, OnRead
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import RequestRefused, StorageFailed
 from kafkaesque.model.records import Record
 
 PIECE = 5
@@ -25,7 +27,20 @@ class Log:
             for each in batches
         ]
         self.reads: list[int] = []
-        self.bodies = Bodies(self.locate)
+        self.damaged: list[int] = []
+        self.has_copies = True
+        self.bodies = Bodies(self.locate, self.on_damaged)
+
+    def on_damaged(self, offset: int) -> bool:
+        self.damaged.append(offset)
+        return self.has_copies
+
+    def damage(self, number: int, at: int = -1) -> None:
+        """Flip a bit of a batch."""
+        end, data = self.batches[number]
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        self.batches[number] = end, bytes(damaged)
 
     def locate(self, offset: int, on_read: OnRead) -> None:
         self.reads.append(offset)
@@ -101,3 +116,56 @@ def test_what_was_read_before_the_log_was_cut_is_read_again() -> None:
     on_read(b"".join(data for _, data in log.batches[1:]))
     assert isinstance(found[0], Found)
     assert [each.value for each in found[0].records.values()] == [b"1" * 20, b"2" * 20]
+
+
+#: Of a batch's bytes: no checksum covers those of its offset.
+LAST_BYTE, OFFSET_BYTE = -1, 7
+
+
+def refused(log: Log, *offsets: int) -> RequestRefused:
+    answers: list[Found | RequestRefused] = []
+    log.bodies.read(offsets, 10**9, answers.append)
+    (refusal,) = answers
+    assert isinstance(refusal, RequestRefused)
+    return refusal
+
+
+@pytest.mark.parametrize("at", [LAST_BYTE, OFFSET_BYTE])
+def test_what_is_damaged_is_not_gone(at: int) -> None:
+    log = Log((0,), (1,), (2,))
+    log.damage(0, at)
+    assert type(refused(log, 0, 1)) is StorageFailed
+    assert (log.reads, log.damaged) == ([0, 0], [0])
+
+
+def test_what_comes_before_damage_is_had() -> None:
+    log = Log((0,), (1,), (2,))
+    log.damage(1)
+    assert log.read(0, 1, 2) == ([0], [1, 2])
+    assert log.damaged == [1]
+    assert type(refused(log, 1, 2)) is StorageFailed
+
+
+def test_what_is_whole_when_it_is_read_again_was_not_damaged() -> None:
+    log = Log((0,), (1,))
+    whole = log.batches[0]
+    log.damage(0)
+    found: list[Found | RequestRefused] = []
+
+    def repair(offset: int, on_read: OnRead) -> None:
+        damaged, log.batches = log.batches, [whole, *log.batches[1:]]
+        on_read(b"".join(data for _, data in damaged))
+
+    log.bodies.locate = repair
+    log.bodies.read([0, 1], 10**9, found.append)
+    assert isinstance(found[0], Found)
+    assert list(found[0].records) == [0, 1]
+    assert not log.damaged
+
+
+def test_damage_without_another_copy_is_a_message_that_is_gone() -> None:
+    log = Log((0,), (1,), (2,))
+    log.damage(1)
+    log.has_copies = False
+    assert log.read(0, 1, 2) == ([0, 2], [])
+    assert log.damaged == [1]

@@ -142,6 +142,9 @@ class TopicReader:
     def _take(self, result: FetchResult) -> None:
         view = memoryview(result.records)
         headers = scan_batches(view).batches
+        if view and not headers:
+            self._end_round(f"what stands there at offset {self._position} is damaged")
+            return
         for header in headers:
             try:
                 records = decode_batch(view, self._message_bytes_max, at=header.at)

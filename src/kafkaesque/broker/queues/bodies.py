@@ -1,4 +1,9 @@
-"""Reads messages of a queue from its log, after they were given out."""
+"""Reads messages of a queue from its log, after they were given out.
+
+What is damaged on the disk is not gone: other brokers have copies. It is read once more before that
+is believed, because files may be replaced meanwhile; then the log is told, and who asks is refused.
+Only where there is no other copy it is as a message that is not in the log.
+"""
 
 from __future__ import annotations
 
@@ -67,16 +72,19 @@ class RecordGone(Exception):
 OnRead = Callable[[bytes | Exception], None]
 Locate = Callable[[int, OnRead], None]
 OnRecords = Callable[[Found | RequestRefused], None]
+#: Is told where a log is damaged; returns whether there are other copies.
+OnDamaged = Callable[[int], bool]
 
 
 class Bodies:
     """Finds committed records of one log by offset."""
 
-    __slots__ = ("_kept", "_kept_bytes", "_piece", "forgotten", "locate")
+    __slots__ = ("_kept", "_kept_bytes", "_piece", "forgotten", "locate", "on_damaged")
 
-    def __init__(self, locate: Locate) -> None:
+    def __init__(self, locate: Locate, on_damaged: OnDamaged) -> None:
         #: Reads batches of the log from the one with an offset on.
         self.locate = locate
+        self.on_damaged = on_damaged
         #: By base offset.
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._kept_bytes = 0
@@ -124,11 +132,14 @@ class Bodies:
         self.keep(header.base_offset, header.next_offset, header.size_bytes, records, counted)
         return header.next_offset, records, counted
 
-    def take_piece(self, offset: int, data: bytes) -> None:
-        """Take what was read from an offset on."""
-        headers = scan_batches(data)[0]
-        end = headers[-1].next_offset if headers else offset
+    def take_piece(self, offset: int, data: bytes) -> bool:
+        """Take what was read from an offset on, up to what is damaged; False: that is the first."""
+        headers = scan_batches(data).batches
+        if not headers or not _follow(headers, offset):
+            return False
+        end = headers[-1].next_offset
         self._piece = _Piece(data, offset, end, [each for each in headers if not each.is_control])
+        return True
 
     def keep(
         self, base_offset: int, end: int, size: int, records: dict[int, Record], counted: int
@@ -185,6 +196,7 @@ class _Reading:
         "_left",
         "_offsets",
         "_on_done",
+        "_suspected",
     )
 
     def __init__(
@@ -201,6 +213,8 @@ class _Reading:
         self._on_done = on_done
         self._at = 0
         self._found: dict[int, Record] = {}
+        #: Where something was wrong the first time.
+        self._suspected = -1
         #: What is in memory is read within the call: then this loops, and does not call itself.
         self._is_going = False
         self._is_wanted = False
@@ -277,7 +291,9 @@ class _Reading:
             self.go_on()  # the log was cut while it was read: other messages may stand there now
             return
         offset = self._offsets[self._at]
-        self._bodies.take_piece(offset, data)
+        if not self._bodies.take_piece(offset, data):
+            self._on_damaged(offset)
+            return
         found = self._bodies.find(offset)
         if found is None:
             self._at += 1  # it is not there any more
@@ -285,6 +301,28 @@ class _Reading:
             self._finish()
             return
         self.go_on()
+
+    def _on_damaged(self, offset: int) -> None:
+        if self._suspected != offset:
+            self._suspected = offset
+            self.go_on()
+        elif not self._bodies.on_damaged(offset):
+            self._at += 1  # nobody has it any more
+            self.go_on()
+        elif self._found:
+            self._finish()  # who asks for the rest is told
+        else:
+            self._on_done(StorageFailed(f"the log is damaged at offset {offset}"))
+
+
+def _follow(headers: Sequence[BatchHeader], offset: int) -> bool:
+    """Whether batches may be there: no checksum covers where they say that they are."""
+    end = offset
+    for index, header in enumerate(headers):
+        if header.next_offset <= end or (index and header.base_offset < end):
+            return False
+        end = header.next_offset
+    return True
 
 
 def _decode(data: bytes, header: BatchHeader) -> dict[int, Record]:

@@ -95,7 +95,15 @@ class CursorHost(QueueHost):
 
     def _make_bodies(self) -> Bodies:
         # A topic's records are its producers': what they say of other topics means nothing.
-        return Bodies(self._locate)
+        return Bodies(self._locate, self._on_damaged)
+
+    def _on_damaged(self, offset: int) -> bool:
+        found, state = self._found(), self._parts.metadata.state
+        source = None if found is None or found.source is None else found.source
+        topic = None if source is None else state.topics_by_id.get(source)
+        if topic is None:
+            return False
+        return self._parts.damages.note(topic.partitions[self.state.partition], offset)
 
     @property
     def admits_all(self) -> bool:
@@ -355,6 +363,12 @@ class CursorHost(QueueHost):
             outcome, self._position, self._wanted, has_groups=has_groups
         )
         has_passed = next_offset > self._position
+        if outcome.records and not has_passed:
+            # At once it would be the same.
+            self._on_damaged(self._position)
+            self._is_wanted = True
+            self._later()
+            return
         self._position = max(self._position, next_offset)
         if arrival is None:
             self._pass_over(has_passed=has_passed)

@@ -24,6 +24,7 @@ from kafkaesque.broker.partitions.partition_tables import (
     PartitionTables,
 )
 from kafkaesque.broker.queues.bodies import KEPT_BYTES_MAX, Bodies, OnRead, locate_here
+from kafkaesque.broker.queues.damages import Damages
 from kafkaesque.broker.queues.disuse import DisuseClock
 from kafkaesque.broker.queues.put_batches import NewestBatches, PutBatch, PutBatches
 from kafkaesque.broker.queues.queue_log import QueueLog
@@ -79,6 +80,8 @@ class HostParts:
     forwarder: Forwarder
     #: Topics that have bodies of queues' messages.
     referenced: ReferencedLogs
+    #: Told what is damaged there, and in queues' own logs.
+    damages: Damages
     checks: BatchChecks
     #: What is put into queues, for those that get the same, and for those who wait for it.
     batches: PutBatches
@@ -136,7 +139,10 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         return self.queue
 
     def _make_bodies(self) -> Bodies:
-        return ReferencedBodies(self._locate, self._parts.referenced)
+        return ReferencedBodies(self._locate, self._on_damaged, self._parts.referenced)
+
+    def _on_damaged(self, offset: int) -> bool:
+        return self._parts.damages.note(self.state, offset)
 
     def note_begun(self) -> None:
         """Have the next sweeps look after this queue, until nothing is left to do."""

@@ -21,6 +21,7 @@ from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.queues import leader
 from kafkaesque.broker.queues.counting import count
 from kafkaesque.broker.queues.cursor_host import CursorHost
+from kafkaesque.broker.queues.damages import Damages
 from kafkaesque.broker.queues.host import HostParts, QueueHost
 from kafkaesque.broker.queues.memory_log import Memory
 from kafkaesque.broker.queues.put_batches import NewestBatches, PutBatches
@@ -104,13 +105,15 @@ class QueueHosts:
         self.tally: Final = Tally()
         #: Appends dead letters; there once all parts are.
         self.on_move: Callable[[QueueHost, r.Move], None] = _expect_no_move
+        damages = Damages(clock, partitions, reports.error)
         self._parts = HostParts(
             clock=clock,
             disk=disk,
             metadata=metadata,
             partitions=partitions,
             forwarder=forwarder,
-            referenced=ReferencedLogs(metadata, forwarder),
+            referenced=ReferencedLogs(metadata, forwarder, damages),
+            damages=damages,
             checks=checks,
             batches=PutBatches(),
             arrivals=Arrivals(),

@@ -244,7 +244,7 @@ class MemoryBodies(Bodies):
     __slots__ = ("_log",)
 
     def __init__(self, log: MemoryLog) -> None:
-        super().__init__(lambda offset, on_read: on_read(b""))
+        super().__init__(lambda offset, on_read: on_read(b""), lambda offset: False)
         self._log = log
 
     def read(self, offsets: Sequence[int], bytes_max: int, on_done: OnRecords) -> None:

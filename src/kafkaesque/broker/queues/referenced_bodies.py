@@ -13,11 +13,13 @@ from kafkaesque.broker.queues.bodies import (
     Bodies,
     Found,
     Locate,
+    OnDamaged,
     OnRead,
     OnRecords,
     RecordGone,
     size_of,
 )
+from kafkaesque.broker.queues.damages import Damages
 from kafkaesque.broker.requests.commands import FetchResult
 from kafkaesque.model.errors import LeaderNotAvailable, OffsetOutOfRange, RequestRefused
 from kafkaesque.model.ids import TopicId, TopicPartition
@@ -41,8 +43,8 @@ class ReferencedBodies(Bodies):
 
     __slots__ = ("_has_references", "_sources")
 
-    def __init__(self, locate: Locate, sources: ReferencedLogs) -> None:
-        super().__init__(locate)
+    def __init__(self, locate: Locate, on_damaged: OnDamaged, sources: ReferencedLogs) -> None:
+        super().__init__(locate, on_damaged)
         self._sources = sources
         #: Whether any record was read that may be a reference: most queues never have one.
         self._has_references = False
@@ -51,10 +53,10 @@ class ReferencedBodies(Bodies):
         """See `Bodies`. A message that its topic does not have any more is not in the log."""
         super().read(offsets, bytes_max, partial(self._on_found, bytes_max, on_done))
 
-    def take_piece(self, offset: int, data: bytes) -> None:
+    def take_piece(self, offset: int, data: bytes) -> bool:
         """See `Bodies`."""
         self._has_references = self._has_references or _MARK in data
-        super().take_piece(offset, data)
+        return super().take_piece(offset, data)
 
     def _on_found(self, bytes_max: int, on_done: OnRecords, found: Found | RequestRefused) -> None:
         if not self._has_references or isinstance(found, RequestRefused):
@@ -74,11 +76,12 @@ class ReferencedBodies(Bodies):
 class ReferencedLogs:
     """Reads topics for all queues of a broker."""
 
-    __slots__ = ("_forwarder", "_kept", "_metadata")
+    __slots__ = ("_damages", "_forwarder", "_kept", "_metadata")
 
-    def __init__(self, metadata: MetadataView, forwarder: Forwarder) -> None:
+    def __init__(self, metadata: MetadataView, forwarder: Forwarder, damages: Damages) -> None:
         self._metadata = metadata
         self._forwarder = forwarder
+        self._damages = damages
         self._kept: Final[OrderedDict[_Source, Bodies]] = OrderedDict()
 
     def read(
@@ -103,11 +106,17 @@ class ReferencedLogs:
     def _bodies(self, source: _Source) -> Bodies:
         found = self._kept.get(source)
         if found is None:
-            found = self._kept[source] = Bodies(partial(self._locate, source))
+            found = self._kept[source] = Bodies(
+                partial(self._locate, source), partial(self._on_damaged, source)
+            )
             if len(self._kept) > SOURCES_MAX:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(source)
         return found
+
+    def _on_damaged(self, source: _Source, offset: int) -> bool:
+        topic = self._metadata.state.topics_by_id.get(source[0])
+        return topic is not None and self._damages.note(topic.partitions[source[1]], offset)
 
     def _locate(self, source: _Source, offset: int, on_read: OnRead) -> None:
         topic = self._metadata.state.topics_by_id.get(source[0])

@@ -598,8 +598,12 @@ class Replica:
         """What people know the group by: topic and partition."""
         return self.log.identity.directory
 
-    def _where_damaged(self, index: int) -> str:
-        offset, table = self.log.offset_after(index - 1), self.log.segments
+    def on_damaged_at(self, offset: Offset) -> None:
+        """Somebody has read a batch here that is not what was written: as `on_unreadable`."""
+        self.on_unreadable(StorageCorrupt(self._where_damaged(offset)))
+
+    def _where_damaged(self, offset: Offset) -> str:
+        table = self.log.segments
         path = table.segments[table.at_offset(offset)].path
         return f"{path}: the batch at offset {offset} is damaged on the disk"
 
@@ -626,7 +630,7 @@ class Replica:
         damaged = next((at for at, entry in enumerate(entries) if is_damaged(entry)), None)
         if damaged is not None:
             entry = entries[damaged]
-            self.on_unreadable(StorageCorrupt(self._where_damaged(entry.first_index)))
+            self.on_damaged_at(self.log.offset_after(entry.first_index - 1))
             entries = entries[:damaged]
         metas = [meta_of(entry) for entry in entries]
         if self.driver.throttle.is_active and self._is_copying(work.to):
