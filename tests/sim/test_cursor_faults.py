@@ -121,7 +121,8 @@ def test_what_is_damaged_where_the_topic_is_led_is_asked_for_again(
     cursor = CursorScenario(36)
     cursor.write(1)
     host = host_of(cursor, leader_of_cursor(cursor))
-    fetch, clock = host._parts.forwarder.fetch, host._parts.clock
+    fetch: Any = host._parts.forwarder.fetch
+    clock = host._parts.clock
     asked, until_ms = 0, clock.now_ms() + 3_000
 
     def damaged(source: Any, offset: int, *more: Any, **options: Any) -> None:
