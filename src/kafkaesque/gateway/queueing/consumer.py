@@ -282,7 +282,9 @@ class Consumer(ABC):
         for message in messages[:count]:
             delivery = Delivery(log_id, message.offset, message.attempt, self)
             self.unacked += 1
-            frames.append(self.write(taken.told(message), delivery, now_ms))
+            if message.attempt > 1:
+                message = taken.told(message)
+            frames.append(self.write(message, delivery, now_ms))
             size += len(message.value or b"")
         if frames:
             link.write(b"".join(frames))
