@@ -142,14 +142,20 @@ class QueueScenario(Scenario):
         return outcome
 
     def put(self, *messages: NewMessage | bytes, broker: str = "", name: str = QUEUE) -> list[int]:
+        outcome = self.try_to_put(*messages, broker=broker, name=name)
+        assert isinstance(outcome, q.PutResult), outcome
+        return outcome.offsets
+
+    def try_to_put(
+        self, *messages: NewMessage | bytes, broker: str = "", name: str = QUEUE
+    ) -> q.PutResult | RequestRefused:
         outcomes: list[q.PutResult | RequestRefused] = []
         door = self.broker(broker or self.running()[0]).doors.queues
         new = [NewMessage(each) if isinstance(each, bytes) else each for each in messages]
         door.put(self.queue(name).topic_id, new, TIMEOUT_MS, outcomes.append)
         self.loop.run_until(lambda: outcomes != [], 2 * TIMEOUT_MS)
         (outcome,) = outcomes
-        assert isinstance(outcome, q.PutResult), outcome
-        return outcome.offsets
+        return outcome
 
     def take(
         self,
