@@ -346,6 +346,7 @@ def test_clients_that_send_a_byte_now_and_then_are_closed_in_time(impatient: Vic
         close_all([*wires, talker])
 
 
+@pytest.mark.extended
 def test_a_client_that_never_reads_is_closed_in_time(impatient: Victim) -> None:
     with impatient.connect(receive_bytes=4096) as wire, pytest.raises(ConnectionError):
         stop_reading(impatient, wire)

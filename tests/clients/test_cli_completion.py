@@ -32,6 +32,7 @@ def complete(bootstrap: str, *words: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.extended
 def test_names_of_topics_groups_and_queues_are_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

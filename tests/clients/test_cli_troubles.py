@@ -92,6 +92,7 @@ def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
             process.communicate()
 
 
+@pytest.mark.extended
 def test_a_partition_without_a_leader_hides_nothing_of_the_others(
     trio: KafkaesqueCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_partition_without_a_leader_hides_nothing_of_the_others(
         reader.communicate()
 
 
+@pytest.mark.extended
 def test_a_topic_is_described_where_there_is_no_controller(trio: KafkaesqueCluster) -> None:
     topic = TopicMaker(trio.bootstrap_servers)(partitions=1, retention_ms="86400001")
     for broker in trio.brokers[1:]:

@@ -200,6 +200,7 @@ def snapshot(data: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
+@pytest.mark.extended
 def test_the_death_of_a_broker_is_told_and_what_is_started_again_ends_with_the_rest(
     data: Path,
 ) -> None:
@@ -255,6 +256,7 @@ def test_when_the_last_broker_dies_it_ends_with_a_failure(data: Path) -> None:
         up.close()
 
 
+@pytest.mark.extended
 def test_a_broker_that_cannot_start_stops_the_others_and_says_why(data: Path) -> None:
     data.mkdir()
     (data / "broker-2").write_text("not a directory")

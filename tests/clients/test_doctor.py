@@ -193,6 +193,7 @@ def test_a_killed_broker_is_named_with_what_it_leaves(patient: Patient, topic: s
         patient.wait_until_ready(1)
 
 
+@pytest.mark.extended
 def test_a_topic_that_refuses_acks_all_is_named_with_what_lets_it_go_on(patient: Patient) -> None:
     servers = patient.cluster.bootstrap_servers
     make_topic = TopicMaker(servers)
@@ -266,6 +267,7 @@ def test_the_next_broker_may_be_restarted_when_the_last_has_everything_again(
         assert sorted(each.isrs) == [1, 2, 3]
 
 
+@pytest.mark.extended
 def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, topic: str) -> None:
     pids = [patient.cluster.broker(number).pid for number in (2, 3)]
     for pid in pids:

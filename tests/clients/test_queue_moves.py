@@ -59,6 +59,7 @@ def test_a_queue_is_moved_listed_and_refused_by_name(cluster: KafkaesqueCluster)
     assert "did you mean tasks?" in told
 
 
+@pytest.mark.extended
 def test_a_broker_with_queues_and_share_groups_is_drained(cluster: KafkaesqueCluster) -> None:
     servers = cluster.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": servers})

@@ -217,6 +217,7 @@ def test_encryption_is_set_and_taken_back_by_its_option(cluster: SealingCluster)
     assert values(topic, cluster) == sorted([sent[0], *sent[4:]])
 
 
+@pytest.mark.extended
 def test_a_broker_without_a_keeper_gives_no_ciphertext(tmp_path: Path) -> None:
     cluster = SealingCluster(1, directory=tmp_path)
     with cluster:

@@ -140,6 +140,7 @@ def test_what_a_consumer_leaves_behind_goes_to_another_one(
     assert {place_of(each) for each in found} == {place_of(each) for each in held}
 
 
+@pytest.mark.extended
 def test_the_command_line_shows_sets_back_and_deletes_a_share_group(
     make_topic: TopicMaker, make: Make, group: str, bootstrap_servers: str, cli: Cli
 ) -> None:

@@ -143,6 +143,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
             cluster.close()
 
 
+@pytest.mark.extended
 def test_a_broker_that_is_cut_off_lets_nobody_in_and_doctor_says_so(place: Place) -> None:
     eventually(place.lets_in, "alice is let in by the second broker")
     assert "rules-stale" not in place.findings()

@@ -240,6 +240,7 @@ def test_kafka_python_by_its_file(up: SecureUp) -> None:
     consumer.close()
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 def test_kafkajs_by_its_file(up: SecureUp) -> None:
     given = {"settings": str(up.client("app_kafkajs.js"))}
@@ -452,6 +453,7 @@ def test_tools_in_java_use_a_token_of_the_administrator(up: SecureUp, tmp_path: 
     assert not up.client("admin.java.properties").exists()
 
 
+@pytest.mark.extended
 def test_the_code_is_shown_to_who_makes_the_cluster(tmp_path: Path) -> None:
     words = [*KAFKAESQUE, "up", "--secure", "--brokers", "1", "--data", str(tmp_path / "data")]
     words += port_words(dict(zip(NAMES, unused_ports(len(NAMES)), strict=True)))

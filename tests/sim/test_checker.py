@@ -58,6 +58,7 @@ def test_a_broker_that_does_not_sync_loses_writes(monkeypatch: pytest.MonkeyPatc
     assert found, "acknowledged and not synced, and nobody noticed"
 
 
+@pytest.mark.extended
 def test_a_leader_that_acknowledges_before_the_commit_loses_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

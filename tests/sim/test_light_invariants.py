@@ -127,6 +127,7 @@ def test_an_id_that_is_in_flight_twice_is_found(monkeypatch: pytest.MonkeyPatch)
     find(scenarios.in_flight, [1, 2], "an id is in flight twice")
 
 
+@pytest.mark.extended
 def test_a_cursor_that_passes_what_is_not_acknowledged_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,7 @@ def often_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicated, "SNAPSHOT_BYTES", SNAPSHOT_BYTES)
 
 
+@pytest.mark.extended
 def test_locks_are_kept_through_every_fault() -> None:
     grants = starts = 0
     for seed in range(4):

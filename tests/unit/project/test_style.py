@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,11 +67,16 @@ def raised_constants(tree: ast.AST) -> Iterator[str]:
 
 
 def test_an_exception_is_raised_once() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}: {each}"
+    texts = {
+        path: path.read_text()
         for path in sorted((ROOT / "src").rglob("*.py"))
         if GENERATED not in path.parents
-        for each in raised_constants(ast.parse(path.read_text()))
+    }
+    found = [
+        f"{path.relative_to(ROOT)}: {each}"
+        for path, text in texts.items()
+        if re.search(r"\braise\s+_?[A-Z]", text)  # to parse all of them takes seconds
+        for each in raised_constants(ast.parse(text))
     ]
     assert found == []
 
