@@ -95,10 +95,12 @@ def test_a_commit_that_settles_nothing_brings_messages_again(
     # Not to the end: the run waits for queues to be empty.
     flush, is_due = Settlements.flush, every(5, times_max=8)
 
-    def say_so(self: Settlements, then: Callable[[bool], None] = lambda _: None) -> None:
+    def say_so(
+        self: Settlements, then: Callable[[bool], None] = lambda _: None, **more: Any
+    ) -> None:
         if self._gathered and is_due():
             self._gathered = {}
-        flush(self, then)
+        flush(self, then, **more)
 
     monkeypatch.setattr(Settlements, "flush", say_so)
     find("acknowledged again")
