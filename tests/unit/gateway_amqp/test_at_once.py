@@ -124,6 +124,12 @@ def test_a_channel_that_both_have_closed_ends_no_broker(ground: Ground, again: b
     assert raw.received.endswith(CLOSE_OK)
 
 
+def test_a_channel_that_is_closed_in_the_same_piece_is_answered_once(ground: Ground) -> None:
+    left = method(1, m.ChannelOpen()) + method(1, m.ChannelClose(reply_code=200))
+    answer = method(1, m.ChannelCloseOk())
+    assert heard(ground, OPENING + OPEN + left + CLOSE).endswith(answer + CLOSE_OK)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_comes_in_one_piece_ends_the_connection_and_not_the_broker(
     ground: Ground, seed: int

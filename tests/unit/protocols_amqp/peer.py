@@ -100,7 +100,8 @@ class Broker:
                     self.note(connection.close_channel(channel, error))
             case MethodReceived(channel=channel, method=found):
                 answer = ANSWERS.get(type(found))
-                if answer is not None:
+                is_of_use = not isinstance(found, m.ChannelOpen) or connection.can_deliver(channel)
+                if answer is not None and is_of_use:
                     self.note(connection.send(channel, answer))
 
     def note(self, data: bytes) -> None:
