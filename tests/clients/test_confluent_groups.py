@@ -226,6 +226,7 @@ def test_a_second_member_of_the_same_instance_id_fences_the_first(
             eventually(lambda: shares([second]) == [2], "the second member to have all")
 
 
+@pytest.mark.extended
 def test_a_member_that_dies_is_dropped_after_its_session_timeout(
     bootstrap_servers: str, make_topic: TopicMaker
 ) -> None:

@@ -207,6 +207,7 @@ def test_a_broker_is_removed_right_after_its_drain(
         run(cluster, "cluster", "controllers", "add", "4")
 
 
+@pytest.mark.extended
 def test_a_move_under_way_is_shown_and_is_no_trouble(
     cluster: KafkaesqueCluster, admin: AdminClient
 ) -> None:

@@ -438,6 +438,7 @@ def kafkaesque(place: Place, *words: str, **environment: str) -> subprocess.Comp
     )  # fmt: skip
 
 
+@pytest.mark.extended
 def test_commands_speak_it_with_files_that_the_environment_names(
     place: Place, make_topic: TopicMaker, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def test_kafkajs_by_its_file(up: SecureUp) -> None:
     assert run_node("consume", "", topic=TOPIC, group="app-js", count=1, **given)
 
 
+@pytest.mark.extended
 def test_commands_by_their_environments(up: SecureUp) -> None:
     assert up.command("app", "publish", TOPIC, "from the command line").returncode == 0
     refused = up.command("app", "publish", FORBIDDEN, "x")
