@@ -34,19 +34,24 @@ class SentBefore:
     def __init__(self, end: int) -> None:
         #: Nobody has been sent a message from this offset on.
         self.end = end
-        #: The highest that were given out, rising; some offsets between are no messages.
+        #: The highest that were given out, rising; nothing between them was.
         self._given_out: Final[deque[Run]] = deque([Run(0, end)], GIVEN_OUT_MAX)
         #: Of those, what came back as never sent.
         self._returned: Final[set[int]] = set()
 
     def give_out(self, runs: Iterable[Run]) -> None:
         """Messages are on their way to a client."""
-        for run in runs:
-            if self._returned:
-                self._returned.difference_update(range(*run))
-            if run.end > self.end:
-                self._given_out.append(Run(max(run.first, self.end), run.end))
-                self.end = run.end
+        for first, end in runs:
+            if first < self.end:
+                below = range(first, min(end, self.end))
+                if not self._returned.issuperset(below):
+                    # What is behind it may have been given out first: it lies between two runs.
+                    self._given_out.clear()
+                    self._given_out.append(Run(0, self.end))
+                self._returned.difference_update(below)
+            if end > self.end:
+                self._given_out.append(Run(max(first, self.end), end))
+                self.end = end
 
     def take_back(self, runs: Iterable[Run]) -> None:
         """Messages have come back that nobody has ever been sent."""
@@ -62,5 +67,6 @@ class SentBefore:
                     # What was given out before is not known: it is taken for sent.
                     given_out.append(Run(0, self.end))
                 self.end = given_out[-1].end
+        given_out[-1] = Run(given_out[-1].first, self.end)
         if len(returned) > RETURNED_MAX:
             returned.clear()

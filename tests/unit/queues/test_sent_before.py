@@ -1,19 +1,21 @@
 """Messages that were given out and not sent: for the first time, or said to come again."""
 
+import random
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
 
 from kafkaesque.queues.policy import Policy
 from kafkaesque.queues.requests import Claim, GiveBack, Take, Taken
-from kafkaesque.queues.runs import Run
+from kafkaesque.queues.runs import Run, runs_of
 from kafkaesque.queues.sent_before import (
     GIVEN_OUT_MAX,
     RETURNED_MAX,
     SentBefore,
     may_have_been_sent,
 )
-from tests.unit.queues.queue_host import PLAIN, QueueHost
+from tests.unit.queues.queue_host import PLAIN, Message, QueueHost
 
 
 def take(host: QueueHost, count: int = 1) -> Taken:
@@ -89,6 +91,32 @@ def test_one_that_was_given_out_again_counts() -> None:
     assert sent.end == 1
 
 
+def test_what_was_passed_over_and_sent_later_comes_again() -> None:
+    """One behind it was given out first, and came back after it was sent."""
+    host = QueueHost(Policy(priorities=10))
+    (low,) = host.put(PLAIN)
+    (high,) = host.put(Message(priority=5))
+    first = take(host)
+    assert first.claims[0].first == high
+    second = take(host)
+    assert second.claims[0].first == low
+    give_back(host, first.claims)
+    give_back(host, second.claims, is_unsent=False)
+    again = take(host, 2)
+    assert [each.first for each in again.claims] == [high, low]
+    assert come_again(again) == [False, True]
+
+
+def test_what_was_sent_in_part_may_come_back_again_and_again() -> None:
+    sent = SentBefore(0)
+    sent.give_out([Run(0, 10)])
+    for _ in range(3):
+        sent.take_back([Run(7, 10)])
+        assert sent.end == 7
+        sent.give_out([Run(7, 10)])
+        assert sent.end == 10
+
+
 def test_more_takes_than_are_remembered_count_as_sent() -> None:
     host = QueueHost(Policy())
     taken: list[Taken] = []
@@ -128,3 +156,37 @@ def test_what_is_remembered_is_bounded() -> None:
     sent.take_back([Run(RETURNED_MAX, RETURNED_MAX + 1)])
     assert not sent._returned
     assert sent.end == RETURNED_MAX + 2
+
+
+def test_nothing_that_was_sent_or_overtaken_is_ever_new() -> None:
+    """Takes under way are sent, in part or not at all; what was sent may come again."""
+    for seed in range(1_000):
+        dice = random.Random(seed)
+        before = SentBefore(0)
+        ready = set(range(0, 40, dice.choice((1, 2))))
+        attempts: Counter[int] = Counter()
+        sent: set[int] = set()
+        under_way: list[tuple[list[int], list[int]]] = []
+        for _ in range(40):
+            if ready and dice.random() < 0.55:
+                count = min(dice.randrange(1, 5), len(ready))
+                heads = sorted(ready)[:count]
+                taken = heads if dice.random() < 0.7 else sorted(dice.sample(sorted(ready), count))
+                attempts.update(taken)
+                fresh = [
+                    each
+                    for each in taken
+                    if not may_have_been_sent(each, attempts[each], before.end)
+                ]
+                assert not sent.intersection(fresh), seed
+                again = [each for each in fresh if attempts[each] > 1]
+                assert not again or again[0] > max(sent, default=-1), seed
+                before.give_out(runs_of(taken))
+                ready.difference_update(taken)
+                under_way.append((taken, fresh))
+            elif under_way:
+                taken, fresh = under_way.pop(dice.randrange(len(under_way)))
+                count = dice.randrange(len(taken) + 1)
+                sent.update(taken[:count])
+                before.take_back(runs_of(each for each in taken[count:] if each in fresh))
+                ready.update(taken[count if dice.random() < 0.6 else 0 :])
